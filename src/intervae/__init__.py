@@ -1,0 +1,1 @@
+"""intervae: learn causal variables from images and video, and ask what if."""

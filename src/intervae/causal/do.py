@@ -1,0 +1,119 @@
+"""Interventions over a graph: what do() means, checked once, and how its effect travels to the descendants.
+
+`{"light": 40.0}` sets a variable (hard), an array sets it per sample, a callable changes it (soft):
+`{"light": lambda v: v + 5}`. Several at once are applied together; their order in the dict does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from intervae.errors import QueryError, unknown
+
+Do = Mapping[str, Any]  # name -> number, array of one number per sample, or callable
+Change = Callable[[Any], Any]  # current value of the variable, shape (N,), to its new value, shape (N,)
+
+
+def interventions(do: Do | None, names: Sequence[str]) -> dict[str, Change]:
+    """Check `do` against the known variable names and turn every entry into a function of the current value.
+
+    Works on numpy arrays and on tensors alike: the returned functions keep the type, device and dtype they are given.
+    """
+    changes: dict[str, Change] = {}
+    for name, value in (do or {}).items():
+        if name not in names:
+            raise unknown("variable in do()", name, names, QueryError)
+        changes[name] = _soft(name, value) if callable(value) else _hard(name, value)
+    return changes
+
+
+def _hard(name: str, value: Any) -> Change:
+    try:
+        target = np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise QueryError(f"do({name}={value!r}) is not a number; give a number, one number per sample, or a callable.") from None
+    if not np.isfinite(target).all():
+        raise QueryError(f"do({name}={value!r}) is not finite; give a finite number.")
+    if target.ndim > 1:
+        raise QueryError(f"do({name}=...) has shape {target.shape}; give one number, or one number per sample.")
+
+    def change(current: Any) -> Any:
+        if target.ndim == 1 and len(target) != len(current):
+            raise QueryError(f"do({name}=...) has {len(target)} values for {len(current)} samples; give one, or one per sample.")
+        return _like(target, current)
+
+    return change
+
+
+def _soft(name: str, function: Callable) -> Change:
+    def change(current: Any) -> Any:
+        new = function(current)
+        values = new.detach().cpu().numpy() if isinstance(new, torch.Tensor) else np.asarray(new, dtype=np.float64)
+        if values.shape not in ((), tuple(current.shape)):
+            raise QueryError(f"the callable for {name!r} returned shape {values.shape} for {tuple(current.shape)} values; return one value per sample.")
+        if not np.isfinite(values).all():
+            raise QueryError(f"the callable for {name!r} returned a value that is not finite.")
+        return new if isinstance(new, torch.Tensor) and isinstance(current, torch.Tensor) and new.shape == current.shape else _like(values, current)
+
+    return change
+
+
+def _like(target: np.ndarray, current: Any) -> Any:
+    if isinstance(current, torch.Tensor):
+        return torch.as_tensor(target, dtype=current.dtype, device=current.device).expand(current.shape).clone()
+    return np.broadcast_to(target, np.shape(current)).astype(np.float64)
+
+
+def propagate(
+    values: dict[str, Any],
+    order: Iterable[str],
+    parents: Callable[[str], Sequence[str]],
+    recompute: Callable[[str, dict[str, Any]], Any],
+    act: Mapping[str, Callable[[Any], Any]],
+) -> dict[str, Any]:
+    """Action and prediction: walk the graph once in topological order, recomputing only what an intervention reaches.
+
+    Arguments:
+        values: the factual value of each variable, as abducted; any array whose first axis is the samples.
+        order: the names, causes before effects.
+        parents: name -> names of its direct causes.
+        recompute: (name, values so far) -> the variable's value under its own mechanism, with its abducted noise.
+        act: name -> function of the value the variable would have had, giving the value it is made to have.
+
+    Returns:
+        A new dict. A variable that is neither acted on nor a descendant of one that is keeps the very same object, so it is bit-equal.
+    """
+    after = dict(values)
+    reached: set[str] = set()
+    for name in order:
+        if any(parent in reached for parent in parents(name)):
+            after[name] = recompute(name, after)
+            reached.add(name)
+        if name in act:
+            after[name] = act[name](after[name])
+            reached.add(name)
+    return after
+
+
+def parse_do(texts: Iterable[str]) -> dict[str, float]:
+    """`["light=40", "pendulum=-10"]`, as the command line gives them, to a do() dict."""
+    do: dict[str, float] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise QueryError(f"--do {text!r} is not of the form name=value, such as --do light=40.")
+        try:
+            number = float(value)
+        except ValueError:
+            raise QueryError(f"--do {text!r}: {value!r} is not a number.") from None
+        if not math.isfinite(number):
+            raise QueryError(f"--do {text!r}: the value must be finite.")
+        if name.strip() in do:
+            raise QueryError(f"--do names {name.strip()!r} twice; give each variable once.")
+        do[name.strip()] = number
+    return do

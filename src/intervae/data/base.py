@@ -1,0 +1,267 @@
+"""The data contract: named variables, splits of uint8 images with their labels, and the Dataset that holds them.
+
+Images are (N, C, H, W), clips (N, T, C, H, W), both uint8; a batch on the device is a plain dict of tensors with images as
+floats in [0, 1]. Labels are (N, n) floats in the variables' own units; a binary label is 0 or 1, a categorical one its code.
+A model is built from a `Spec`, which tells shapes and variables but neither the true graph nor the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intervae.causal.graph import CausalGraph
+from intervae.errors import DataError, unknown
+
+if TYPE_CHECKING:
+    from intervae.data.simulators.base import Simulator
+
+Kind = Literal["continuous", "binary", "categorical"]
+KINDS: tuple[Kind, ...] = ("continuous", "binary", "categorical")
+Batch = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A named causal quantity and its scale: `mean`, `std`, `low` and `high` are those of the training split."""
+
+    name: str
+    kind: Kind = "continuous"
+    unit: str = ""
+    categories: tuple[str, ...] = ()
+    mean: float = 0.0
+    std: float = 1.0
+    low: float = -1.0
+    high: float = 1.0
+
+    def measured_on(self, values: np.ndarray) -> Variable:
+        """The same variable with the scale of `values` (N,); a constant has no scale and is refused."""
+        low, high = float(values.min()), float(values.max())
+        if low == high:
+            raise DataError(f"variable {self.name!r} is constant (always {low:g}) in the training split, so nothing can be learned of it; leave it out.")
+        return replace(self, mean=float(values.mean()), std=float(values.std()), low=low, high=high)
+
+    def normalise(self, values: Any) -> Any:
+        """Own units to what a network sees: standardised, or -1 / +1 for a binary variable. A categorical code stays as it is."""
+        if self.kind == "continuous":
+            return (values - self.mean) / self.std
+        return 2.0 * values - 1.0 if self.kind == "binary" else values
+
+    def denormalise(self, values: Any) -> Any:
+        """The inverse of `normalise`."""
+        if self.kind == "continuous":
+            return values * self.std + self.mean
+        return (values + 1.0) / 2.0 if self.kind == "binary" else values
+
+    @classmethod
+    def from_json(cls, parsed: dict) -> Variable:
+        return cls(**{**parsed, "categories": tuple(parsed.get("categories", ()))})
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a model may know of its data: one image's shape (C, H, W), the variables, the clip length, the actions."""
+
+    image_shape: tuple[int, int, int]
+    variables: tuple[Variable, ...] = ()
+    frames: int | None = None
+    actions: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(v.name for v in self.variables)
+
+    def variable(self, name: str) -> Variable:
+        for candidate in self.variables:
+            if candidate.name == name:
+                return candidate
+        raise unknown("variable", name, self.names, DataError)
+
+    def normalise(self, labels: Tensor) -> Tensor:
+        """(..., n) labels in their own units to (..., n) as a network sees them."""
+        return torch.stack([v.normalise(labels[..., i]) for i, v in enumerate(self.variables)], dim=-1)
+
+    def denormalise(self, values: Tensor) -> Tensor:
+        return torch.stack([v.denormalise(values[..., i]) for i, v in enumerate(self.variables)], dim=-1)
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, parsed: dict) -> Spec:
+        return cls(
+            image_shape=tuple(parsed["image_shape"]),
+            variables=tuple(Variable.from_json(v) for v in parsed["variables"]),
+            frames=parsed.get("frames"),
+            actions=tuple(parsed.get("actions", ())),
+        )
+
+
+class Split:
+    """Samples that belong together: images, labels, and any further field with one row per sample.
+
+    Arguments:
+        images: (N, C, H, W) or (N, T, C, H, W) uint8.
+        labels: (N, n) floats in the variables' own units; (N, 0) when there are none.
+        fields: more tensors with N rows, such as `exogenous` (a simulator's true noises) or `action`.
+
+    A kind of data that is gathered in another way (pairs of rows of one pool of images, say) overrides `batch`.
+    """
+
+    def __init__(self, images: Tensor, labels: Tensor | None = None, **fields: Tensor) -> None:
+        labels = torch.zeros(len(images), 0) if labels is None else labels
+        self.fields: dict[str, Tensor] = {"images": images, "labels": labels, **fields}
+        for name, tensor in self.fields.items():
+            if len(tensor) != len(images):
+                raise DataError(f"field {name!r} has {len(tensor)} rows, but there are {len(images)} images.")
+
+    @property
+    def images(self) -> Tensor:
+        return self.fields["images"]
+
+    @property
+    def labels(self) -> Tensor:
+        return self.fields["labels"]
+
+    @property
+    def device(self) -> torch.device:
+        return self.images.device
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, rows: Any) -> Split:
+        """The chosen rows (a slice, a list, a tensor) as a Split."""
+        return type(self)(**{name: tensor[rows] for name, tensor in self.fields.items()})
+
+    def to(self, device: torch.device | str) -> Split:
+        return type(self)(**{name: tensor.to(device) for name, tensor in self.fields.items()})
+
+    def batch(self, rows: Tensor) -> Batch:
+        """The rows as a batch: everything stays on the device, images become floats in [0, 1]."""
+        batch = {name: tensor.index_select(0, rows) for name, tensor in self.fields.items()}
+        batch["images"] = batch["images"].float().div_(255)
+        return batch
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Training, validation and test splits with their variables and, where they are known, the true graph and the simulator.
+
+    `source` is how to make it again: a registered name or a path, with the options used; a run keeps it.
+    """
+
+    name: str
+    train: Split
+    validation: Split
+    test: Split
+    variables: tuple[Variable, ...]
+    graph: CausalGraph | None = None
+    simulator: Simulator | None = None
+    actions: tuple[str, ...] = ()
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> Spec:
+        shape = tuple(self.train.images.shape)
+        return Spec(shape[-3:], self.variables, shape[1] if len(shape) == 5 else None, self.actions)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.spec.names
+
+    def __repr__(self) -> str:
+        sizes = "/".join(str(len(s)) for s in (self.train, self.validation, self.test))
+        return f"Dataset({self.name}: {sizes} images of {self.spec.image_shape}, variables {', '.join(self.names) or '(none)'})"
+
+    def select(self, names: Sequence[str]) -> Dataset:
+        """The same images with only these variables, in this order."""
+        columns = [self.names.index(self.spec.variable(name).name) for name in names]
+
+        def cut(split: Split) -> Split:
+            return type(split)(**{**split.fields, "labels": split.labels[:, columns]})
+
+        graph = self.graph.subgraph(names) if self.graph is not None else None
+        return replace(
+            self,
+            train=cut(self.train),
+            validation=cut(self.validation),
+            test=cut(self.test),
+            variables=tuple(self.variables[c] for c in columns),
+            graph=graph,
+            source={**self.source, "variables": list(names)},
+        )
+
+
+def split_rows(
+    n: int, *, validation: float, test: float | np.ndarray, seed: int, groups: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Row numbers of the training, validation and test splits, each sorted.
+
+    Arguments:
+        validation: the fraction of the rows that are not test.
+        test: a fraction of all rows, or a mask (n,) where the split is given.
+        groups: (n,) ids, such as patients: rows of one group stay in one split.
+    """
+    rng = np.random.default_rng(seed)
+    unit = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    if isinstance(test, np.ndarray):
+        is_test = test.astype(bool)
+    else:
+        is_test = np.isin(unit, _draw(np.unique(unit), test, rng))
+    is_validation = np.isin(unit, _draw(np.unique(unit[~is_test]), validation, rng)) & ~is_test
+    parts = tuple(np.flatnonzero(mask) for mask in (~is_test & ~is_validation, is_validation, is_test))
+    for part, name in zip(parts, ("training", "validation", "test"), strict=True):
+        if len(part) == 0:
+            raise DataError(f"{n} samples leave none for the {name} split; give more data or other fractions (validation={validation}, test={test if np.isscalar(test) else 'given'}).")
+    return parts  # type: ignore[return-value]
+
+
+def _draw(units: np.ndarray, fraction: float, rng: np.random.Generator) -> np.ndarray:
+    return rng.permutation(units)[: max(1, round(fraction * len(units)))]
+
+
+def build_dataset(
+    name: str,
+    images: np.ndarray | Tensor,
+    labels: np.ndarray,
+    variables: Sequence[Variable],
+    *,
+    validation: float = 0.1,
+    test: float | np.ndarray = 0.2,
+    seed: int = 0,
+    groups: np.ndarray | None = None,
+    fields: Mapping[str, np.ndarray] | None = None,
+    graph: CausalGraph | None = None,
+    simulator: Simulator | None = None,
+    source: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """Check arrays, split them, and measure the variables' scale on the training split.
+
+    Arguments:
+        images: (N, C, H, W) or (N, T, C, H, W) uint8.
+        labels: (N, n) in the variables' own units.
+    """
+    pixels = torch.as_tensor(images)
+    if pixels.dtype != torch.uint8 or pixels.ndim not in (4, 5):
+        raise DataError(f"{name}: images must be uint8 of shape (N, C, H, W) or (N, T, C, H, W), not {pixels.dtype} {tuple(pixels.shape)}.")
+    table = np.asarray(labels, dtype=np.float64)
+    if table.shape != (len(pixels), len(variables)):
+        raise DataError(f"{name}: labels must be ({len(pixels)}, {len(variables)}), one row per image and one column per variable, not {table.shape}.")
+    names = [v.name for v in variables]
+    if len(set(names)) != len(names):
+        raise DataError(f"{name}: the column {next(n for n in names if names.count(n) > 1)!r} appears twice; rename or remove one.")
+    if not np.isfinite(table).all():
+        row, column = np.argwhere(~np.isfinite(table))[0]
+        raise DataError(f"{name}: label {names[column]!r} of sample {row} is {table[row, column]}; every label must be a finite number.")
+    rows = split_rows(len(pixels), validation=validation, test=test, seed=seed, groups=groups)
+    extra = {key: torch.as_tensor(np.asarray(value)) for key, value in (fields or {}).items()}
+    values = torch.as_tensor(table, dtype=torch.float32)
+    parts = [Split(images=pixels[r], labels=values[r], **{k: v[r] for k, v in extra.items()}) for r in map(torch.as_tensor, rows)]
+    measured = tuple(v.measured_on(table[rows[0], i]) for i, v in enumerate(variables))
+    return Dataset(name, *parts, variables=measured, graph=graph, simulator=simulator, source=dict(source or {}))
