@@ -43,7 +43,9 @@ class Variable:
         """The same variable with the scale of `values` (N,); a constant has no scale and is refused."""
         low, high = float(values.min()), float(values.max())
         if low == high:
-            raise DataError(f"variable {self.name!r} is constant (always {low:g}) in the training split, so nothing can be learned of it; leave it out.")
+            raise DataError(
+                f"variable {self.name!r} is constant (always {low:g}) in the training split, so nothing can be learned of it; leave it out."
+            )
         return replace(self, mean=float(values.mean()), std=float(values.std()), low=low, high=high)
 
     def normalise(self, values: Any) -> Any:
@@ -154,6 +156,7 @@ class Dataset:
     """Training, validation and test splits with their variables and, where they are known, the true graph and the simulator.
 
     `source` is how to make it again: a registered name or a path, with the options used; a run keeps it.
+    `notes` are what a person should know of how it was read: how each column's kind was decided, what was left out.
     """
 
     name: str
@@ -165,6 +168,7 @@ class Dataset:
     simulator: Simulator | None = None
     actions: tuple[str, ...] = ()
     source: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def spec(self) -> Spec:
@@ -199,26 +203,25 @@ class Dataset:
 
 
 def split_rows(
-    n: int, *, validation: float, test: float | np.ndarray, seed: int, groups: np.ndarray | None = None
+    n: int, *, validation: float | np.ndarray, test: float | np.ndarray, seed: int, groups: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Row numbers of the training, validation and test splits, each sorted.
 
     Arguments:
-        validation: the fraction of the rows that are not test.
+        validation: the fraction of the rows that are not test, or a mask (n,) where the split is given.
         test: a fraction of all rows, or a mask (n,) where the split is given.
         groups: (n,) ids, such as patients: rows of one group stay in one split.
     """
     rng = np.random.default_rng(seed)
     unit = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
-    if isinstance(test, np.ndarray):
-        is_test = test.astype(bool)
-    else:
-        is_test = np.isin(unit, _draw(np.unique(unit), test, rng))
-    is_validation = np.isin(unit, _draw(np.unique(unit[~is_test]), validation, rng)) & ~is_test
+    is_test = test.astype(bool) if isinstance(test, np.ndarray) else np.isin(unit, _draw(np.unique(unit), test, rng))
+    rest = np.unique(unit[~is_test])
+    is_validation = ~is_test & (validation.astype(bool) if isinstance(validation, np.ndarray) else np.isin(unit, _draw(rest, validation, rng)))
     parts = tuple(np.flatnonzero(mask) for mask in (~is_test & ~is_validation, is_validation, is_test))
     for part, name in zip(parts, ("training", "validation", "test"), strict=True):
         if len(part) == 0:
-            raise DataError(f"{n} samples leave none for the {name} split; give more data or other fractions (validation={validation}, test={test if np.isscalar(test) else 'given'}).")
+            asked = [f"{key}={'given' if isinstance(v, np.ndarray) else v}" for key, v in (("validation", validation), ("test", test))]
+            raise DataError(f"{n} samples leave none for the {name} split; give more data or other fractions ({', '.join(asked)}).")
     return parts  # type: ignore[return-value]
 
 
@@ -232,7 +235,7 @@ def build_dataset(
     labels: np.ndarray,
     variables: Sequence[Variable],
     *,
-    validation: float = 0.1,
+    validation: float | np.ndarray = 0.1,
     test: float | np.ndarray = 0.2,
     seed: int = 0,
     groups: np.ndarray | None = None,
@@ -252,7 +255,9 @@ def build_dataset(
         raise DataError(f"{name}: images must be uint8 of shape (N, C, H, W) or (N, T, C, H, W), not {pixels.dtype} {tuple(pixels.shape)}.")
     table = np.asarray(labels, dtype=np.float64)
     if table.shape != (len(pixels), len(variables)):
-        raise DataError(f"{name}: labels must be ({len(pixels)}, {len(variables)}), one row per image and one column per variable, not {table.shape}.")
+        raise DataError(
+            f"{name}: labels must be ({len(pixels)}, {len(variables)}), one row per image and one column per variable, not {table.shape}."
+        )
     names = [v.name for v in variables]
     if len(set(names)) != len(names):
         raise DataError(f"{name}: the column {next(n for n in names if names.count(n) > 1)!r} appears twice; rename or remove one.")
