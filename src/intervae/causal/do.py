@@ -55,7 +55,9 @@ def _soft(name: str, function: Callable) -> Change:
         new = function(current)
         values = new.detach().cpu().numpy() if isinstance(new, torch.Tensor) else np.asarray(new, dtype=np.float64)
         if values.shape not in ((), tuple(current.shape)):
-            raise QueryError(f"the callable for {name!r} returned shape {values.shape} for {tuple(current.shape)} values; return one value per sample.")
+            raise QueryError(
+                f"the callable for {name!r} returned shape {values.shape} for {tuple(current.shape)} values; return one value per sample."
+            )
         if not np.isfinite(values).all():
             raise QueryError(f"the callable for {name!r} returned a value that is not finite.")
         return new if isinstance(new, torch.Tensor) and isinstance(current, torch.Tensor) and new.shape == current.shape else _like(values, current)

@@ -1,0 +1,195 @@
+"""How far weights are from a DAG: trace of the exponential (NOTEARS, 2018), polynomial (CausalVAE Eq. 13), log-determinant (DAGMA, 2022).
+
+Each takes weights (..., n, n) with `weights[j, i]` the strength of j -> i, squares them elementwise into M = W∘W, and returns (...,):
+0 for a DAG, positive with a cycle. All derivatives of the three have one shape, dh/dW = 2 W ∘ R^T with R a matrix function of M that
+the forward pass has in hand anyway, so the backward pass costs one product. Second derivatives are there too.
+
+M is non-negative, so nothing is ever subtracted in the first two: they are exactly 0 on a DAG (also in float32, where `tr exp(M) - n`
+leaves a residue), right to a few rounding errors however small the cycle, and inf, never NaN or a wrong number, when a number on a
+cycle leaves the range of the dtype. (A cycle whose weights multiply to less than that range is indistinguishable from none.)
+They launch the same kernels whatever the values, without asking the host, so a CUDA graph can capture them, forward and backward.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from intervae.errors import UsageError
+
+
+def trace_exponential(weights: Tensor) -> Tensor:
+    """tr exp(W∘W) - n, of weights (..., n, n). Second derivatives go through torch.matrix_exp, which a CUDA graph cannot capture."""
+    return _penalty(weights, _Exponential())
+
+
+def polynomial(weights: Tensor, c: float = 1.0) -> Tensor:
+    """tr((I + c/n W∘W)^n) - n, of weights (..., n, n): Eq. 13, where the printed m is n."""
+    if not c > 0:
+        raise UsageError(f"polynomial(c={c}) measures no cycles; c must be positive.")
+    return _penalty(weights, _Polynomial(float(c)))
+
+
+def log_det(weights: Tensor, s: float = 1.0) -> Tensor:
+    """-log det(sI - W∘W) + n log s, of weights (..., n, n).
+
+    It is defined where s exceeds the spectral radius of W∘W (every DAG lies there); elsewhere the value is inf and the gradient NaN, so
+    that a line search steps back and a trainer stops, instead of going on with a determinant that means nothing. An LU factorisation in
+    double precision makes it 0 only to rounding (below 1e-9 unless strengths multiply along a path to more than about 1e6).
+    """
+    if not s > 0:
+        raise UsageError(f"log_det(s={s}) has no domain; s must be positive.")
+    return _penalty(weights, _LogDeterminant(float(s)))
+
+
+class _Rule(Protocol):
+    def evaluate(self, squares: Tensor) -> tuple[Tensor, Tensor]:
+        """M (b, n, n) to the penalty (b,) and R (b, n, n), where dh/dM = R^T."""
+
+    def adjoint(self, squares: Tensor, response: Tensor, direction: Tensor) -> Tensor:
+        """The gradient (..., n, n) with respect to M of <direction, R(M)>, in differentiable operations; only second derivatives ask."""
+
+
+def _penalty(weights: Tensor, rule: _Rule) -> Tensor:
+    if weights.ndim < 2 or weights.shape[-1] != weights.shape[-2] or not weights.is_floating_point():
+        raise UsageError(f"weights must be a float tensor of shape (..., n, n), not {weights.dtype} {tuple(weights.shape)}.")
+    return _Penalty.apply(weights, rule)[0]
+
+
+class _Penalty(torch.autograd.Function):
+    """h(W∘W) with its cheap gradient. R is a second output, so that differentiating the gradient reaches it (and costs nothing otherwise)."""
+
+    @staticmethod
+    def forward(weights: Tensor, rule: _Rule) -> tuple[Tensor, Tensor]:
+        with torch.autocast(weights.device.type, enabled=False):
+            flat = weights.reshape(-1, *weights.shape[-2:])
+            penalty, response = rule.evaluate(_saturate(flat * flat))
+        return penalty.reshape(weights.shape[:-2]), response.reshape(weights.shape)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, _Rule], output: tuple[Tensor, Tensor]) -> None:
+        ctx.rule = inputs[1]
+        ctx.save_for_backward(inputs[0], output[1])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None]:
+        weights, response = ctx.saved_tensors
+        to_penalty, to_response = grads
+        to_squares = None if to_penalty is None else to_penalty[..., None, None] * response.mT
+        if to_response is not None:
+            more = ctx.rule.adjoint(weights * weights, response, to_response)
+            to_squares = more if to_squares is None else to_squares + more
+        return (None if to_squares is None else 2 * weights * to_squares), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, None], weights: Tensor, rule: _Rule) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+        assert in_dims[0] is not None  # vmap calls this only when the tensor argument is mapped
+        return _Penalty.apply(weights.movedim(in_dims[0], 0), rule), (0, 0)
+
+
+@dataclass(frozen=True)
+class _Exponential:
+    """exp(M) - I by scaling and squaring with a fixed number of products, all of non-negative numbers."""
+
+    def evaluate(self, squares: Tensor) -> tuple[Tensor, Tensor]:
+        # The Taylor polynomial of degree 15 at M / 2^s leaves an error in M^k below 2^s (k choose 16) / 2^(16 s): less than a rounding
+        # error as far as the dtype can hold e^|M| (k up to about 100 in single and 700 in double precision).
+        halvings = 10 if squares.dtype == torch.float64 else 7
+        growth = _saturate(_exponential_taylor(squares * 2.0**-halvings))
+        for _ in range(halvings):
+            growth = _saturate(torch.baddbmm(growth, growth, growth, beta=2))  # exp(2X) - I = (exp(X) - I)^2 + 2 (exp(X) - I)
+        return _or_inf(_trace(growth), growth), growth + _eye(squares)
+
+    def adjoint(self, squares: Tensor, response: Tensor, direction: Tensor) -> Tensor:
+        return _corner(torch.matrix_exp(_blocks(squares.mT, direction)))
+
+
+@dataclass(frozen=True)
+class _Polynomial:
+    c: float
+
+    def evaluate(self, squares: Tensor) -> tuple[Tensor, Tensor]:
+        n = squares.shape[-1]
+        step = _saturate(squares * (self.c / n))  # X
+        growth = step if n > 1 else torch.zeros_like(step)  # (I + X)^m - I, at m = 1 (or 0)
+        for bit in f"{n - 1:b}"[1:]:  # the bits of n - 1 from the top: double m, then add the bit
+            growth = _saturate(torch.baddbmm(growth, growth, growth, beta=2))
+            if bit == "1":
+                growth = _saturate(torch.baddbmm(growth + step, growth, step))
+        # tr(G X) with G = (I + X)^(n-1) - I is the sum of G ∘ X^T, so the n-th power needs no further product
+        penalty = _trace(growth) + _trace(step) + (growth * step.mT).sum((-2, -1))
+        return _or_inf(penalty, torch.maximum(growth, step)), _saturate((growth + _eye(squares)) * self.c)
+
+    def adjoint(self, squares: Tensor, response: Tensor, direction: Tensor) -> Tensor:
+        n = squares.shape[-1]
+        base = (_eye(squares) + squares * (self.c / n)).mT
+        return _corner(torch.linalg.matrix_power(_blocks(base, direction), n - 1)) * (self.c**2 / n)
+
+
+@dataclass(frozen=True)
+class _LogDeterminant:
+    s: float
+
+    def evaluate(self, squares: Tensor) -> tuple[Tensor, Tensor]:
+        n = squares.shape[-1]
+        eye = _eye(squares).double()
+        factors, pivots, _ = torch.linalg.lu_factor_ex(self.s * eye - squares)
+        inverse = torch.linalg.lu_solve(factors, pivots, eye.expand_as(factors))
+        penalty = n * math.log(self.s) - factors.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
+        # sI - M is an M-matrix just when some x > 0 has (sI - M) x > 0; the x with (sI - M) x = 1 decides it.
+        inside = (inverse.sum(-1) > 0).all(-1)
+        penalty = torch.where(inside, penalty.clamp_min(0), math.inf)
+        inverse = torch.where(inside[..., None, None], inverse, math.nan)
+        return penalty.to(squares.dtype), inverse.to(squares.dtype)
+
+    def adjoint(self, squares: Tensor, response: Tensor, direction: Tensor) -> Tensor:
+        return response.mT @ direction @ response.mT
+
+
+def _exponential_taylor(x: Tensor) -> Tensor:
+    """x + x^2/2! + ... + x^15/15! in six products (Paterson and Stockmeyer)."""
+    square = torch.bmm(x, x)
+    powers = (_eye(x), x, square, torch.bmm(square, x))
+    fourth = torch.bmm(square, square)
+
+    def four_terms(start: int) -> Tensor:
+        return sum((p * (1 / math.factorial(start + i)) for i, p in enumerate(powers) if start + i), start=torch.zeros_like(x))
+
+    total = four_terms(12)
+    for start in (8, 4, 0):
+        total = torch.baddbmm(four_terms(start), fourth, total)
+    return total
+
+
+def _saturate(x: Tensor) -> Tensor:
+    """In place: infinity becomes the largest number, because infinity times the 0 of a missing edge would be NaN."""
+    return x.clamp_(max=torch.finfo(x.dtype).max)
+
+
+def _or_inf(penalty: Tensor, growth: Tensor) -> Tensor:
+    """inf where a saturated number lies on a cycle: j reaches i in more ways than can be counted, and i reaches j."""
+    uncounted = (growth >= torch.finfo(growth.dtype).max) & (growth.mT > 0)
+    return torch.where(uncounted.any(-1).any(-1), math.inf, penalty)
+
+
+def _trace(x: Tensor) -> Tensor:
+    return x.diagonal(dim1=-2, dim2=-1).sum(-1)
+
+
+def _eye(x: Tensor) -> Tensor:
+    return torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+
+
+def _blocks(x: Tensor, direction: Tensor) -> Tensor:
+    """[[x, direction], [0, x]], whose image under a matrix function has the derivative in that direction as its upper right corner."""
+    return torch.cat([torch.cat([x, direction], -1), torch.cat([torch.zeros_like(x), x], -1)], -2)
+
+
+def _corner(x: Tensor) -> Tensor:
+    n = x.shape[-1] // 2
+    return x[..., :n, n:]
