@@ -1,0 +1,7 @@
+"""Simulators: structural causal models with a camera, one file each."""
+
+from intervae.data.simulators.base import Simulator
+from intervae.data.simulators.flow import Flow
+from intervae.data.simulators.pendulum import Pendulum
+
+__all__ = ["Flow", "Pendulum", "Simulator"]

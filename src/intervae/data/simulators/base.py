@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
+from torch import Tensor
 
 from intervae.causal.do import Do, interventions, propagate
 from intervae.causal.graph import CausalGraph
 from intervae.data.base import Dataset, Variable, build_dataset
-from intervae.errors import UsageError
+from intervae.errors import DataError, UsageError
+
+SMALLEST = 8  # pixels a side
+OUT_OF_SIGHT = 1e6  # a variable is drawn as this where do() makes it larger: off every canvas, and safe to compute with
 
 
 class Simulator(ABC):
@@ -44,7 +49,7 @@ class Simulator(ABC):
 
     def simulate(self, exogenous: np.ndarray, do: Do | None = None) -> np.ndarray:
         """(N, e) noises to (N, n) variables, under an intervention if one is given: Pearl's action and prediction."""
-        noises = dict(zip(self.exogenous_names, np.asarray(exogenous, dtype=np.float64).T, strict=True))
+        noises = dict(zip(self.exogenous_names, self._table(exogenous, self.exogenous_names, "noises").T, strict=True))
         order, parents = self.graph.topological_order, self.graph.parents
         factual: dict[str, np.ndarray] = {}
         for name in order:
@@ -62,19 +67,31 @@ class Simulator(ABC):
 
         `seed` draws the samples and the validation split; the published test split is the same for every seed.
         """
-        if size < 8:
-            raise UsageError(f"size={size} is too small to show anything; use 8 or more.")
+        return self._build(size=size, samples=samples, validation=validation, seed=seed)
+
+    def _build(
+        self,
+        *,
+        size: int,
+        samples: int | None,
+        validation: float,
+        seed: int,
+        label: Callable[[np.ndarray], np.ndarray] | None = None,
+        **options: Any,
+    ) -> Dataset:
+        """`dataset`, with what a subclass adds: `label` turns the true values (N, n) into the labels given out, `options` are kept in the source."""
         if samples is None:
             exogenous, test = self.published_grid()
         else:
-            rng = np.random.default_rng(seed)
-            exogenous = self.sample_exogenous(samples, rng)
+            if samples < 8:
+                raise UsageError(f"samples={samples} is too few to split into training, validation and test; use 8 or more.")
+            exogenous = self.sample_exogenous(samples, np.random.default_rng(seed))
             test = np.arange(samples) % 4 == 0
         values = self.simulate(exogenous)
         return build_dataset(
             self.name,
             self.render(values, exogenous, size=size),
-            values,
+            values if label is None else label(values),
             self.variables,
             validation=validation,
             test=test,
@@ -82,5 +99,21 @@ class Simulator(ABC):
             fields={"exogenous": exogenous},
             graph=self.graph,
             simulator=self,
-            source={"name": self.name, "options": {"size": size, "samples": samples, "validation": validation, "seed": seed}},
+            source={"name": self.name, "options": {"size": size, "samples": samples, "validation": validation, "seed": seed, **options}},
         )
+
+    def _table(self, rows: Any, columns: Sequence[str], what: str) -> np.ndarray:
+        """`rows` (an array or a tensor on any device) as (N, len(columns)) finite float64, or an error that says what is wrong."""
+        table = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64)
+        if table.ndim != 2 or table.shape[1] != len(columns):
+            raise DataError(f"{self.name}: {what} must be (N, {len(columns)}), one column each for {', '.join(columns)}, not shape {table.shape}.")
+        if not np.isfinite(table).all():
+            row, column = np.argwhere(~np.isfinite(table))[0]
+            raise DataError(f"{self.name}: {what} must be finite, but {columns[column]!r} of sample {row} is {table[row, column]}.")
+        return table
+
+    def _values(self, values: Any, size: int) -> np.ndarray:
+        """What a renderer is given, checked: (N, n) variables and a size that can show something."""
+        if size < SMALLEST:
+            raise UsageError(f"size={size} is too small to show anything; use {SMALLEST} or more.")
+        return np.clip(self._table(values, self.graph.names, "variables"), -OUT_OF_SIGHT, OUT_OF_SIGHT)
