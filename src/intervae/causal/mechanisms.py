@@ -52,9 +52,9 @@ class MaskLayer(nn.Module):
         return self._evaluate(z, weights, slice(None)).movedim(0, 1)
 
     def one(self, i: int, z: Tensor, weights: Tensor) -> Tensor:
-        """g_i alone, (B, k), for a walk over the graph: row i of `forward`, with equal bits on CPU.
+        """g_i alone, (B, k), for a walk over the graph: row i of `forward` to about 1e-6 in single precision.
 
-        A GPU library may choose to add in another order for one net than for n; there the two agree to about 1e-6.
+        Not bit for bit: a matrix library adds in another order for one net than for n of them. Like `forward`, it depends on parents only.
         """
         return self._evaluate(z, weights, slice(i, i + 1)).squeeze(0)
 
