@@ -1,0 +1,24 @@
+"""Data: named variables, splits of images with labels, and every way to load them."""
+
+from intervae.data.base import KINDS, Batch, Dataset, Kind, Spec, Split, Variable, build_dataset, split_rows
+from intervae.data.columns import ColumnDescription, describe_columns
+from intervae.data.registry import Entry, datasets, load_data, register, reload
+
+__all__ = [
+    "KINDS",
+    "Batch",
+    "ColumnDescription",
+    "Dataset",
+    "Entry",
+    "Kind",
+    "Spec",
+    "Split",
+    "Variable",
+    "build_dataset",
+    "datasets",
+    "describe_columns",
+    "load_data",
+    "register",
+    "reload",
+    "split_rows",
+]

@@ -173,7 +173,7 @@ class Dataset:
     @property
     def spec(self) -> Spec:
         shape = tuple(self.train.images.shape)
-        return Spec(shape[-3:], self.variables, shape[1] if len(shape) == 5 else None, self.actions)
+        return Spec((shape[-3], shape[-2], shape[-1]), self.variables, shape[1] if len(shape) == 5 else None, self.actions)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -269,4 +269,4 @@ def build_dataset(
     values = torch.as_tensor(table, dtype=torch.float32)
     parts = [Split(images=pixels[r], labels=values[r], **{k: v[r] for k, v in extra.items()}) for r in map(torch.as_tensor, rows)]
     measured = tuple(v.measured_on(table[rows[0], i]) for i, v in enumerate(variables))
-    return Dataset(name, *parts, variables=measured, graph=graph, simulator=simulator, source=dict(source or {}))
+    return Dataset(name, parts[0], parts[1], parts[2], variables=measured, graph=graph, simulator=simulator, source=dict(source or {}))

@@ -1,0 +1,182 @@
+"""`load_data`: a data set by its registered name, from a path, or from a torch Dataset; and `reload`, the same data once more."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+from intervae.data.arrays import load_arrays, load_torch
+from intervae.data.base import Dataset
+from intervae.data.columns import check_variables
+from intervae.data.folder import load_folder
+from intervae.data.images import as_size
+from intervae.errors import DataError, UsageError, unknown
+
+ACCEPTED = "a folder with labels.csv, an .npz or .h5 file, or a torch Dataset of (image, labels)"
+Loader = Callable[..., Dataset]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered data set: its name, one line on what it is, what it needs, and how to get at its loader.
+
+    `open` imports what is needed and returns the loader, a function whose keyword-only arguments are the data set's options;
+    listing the data sets calls none of them.
+    """
+
+    name: str
+    description: str
+    needs: str
+    open: Callable[[], Loader] = field(repr=False)
+
+
+_entries: dict[str, Entry] = {}
+
+
+def register(name: str, description: str, needs: str, open: Callable[[], Loader]) -> None:  # noqa: A002
+    """Make `load_data(name, ...)` work. A loader that takes `size`, `validation`, `test`, `seed`, `group` or `kinds` is given them."""
+    if name in _entries:
+        raise UsageError(f"a data set called {name!r} is already registered; choose another name.")
+    _entries[name] = Entry(name, description, needs, open)
+
+
+def datasets() -> list[Entry]:
+    """The registered data sets by name."""
+    return [_entries[name] for name in sorted(_entries)]
+
+
+def load_data(
+    source: Any,
+    *,
+    size: int | Sequence[int] | None = None,
+    variables: Sequence[str] | None = None,
+    kinds: Mapping[str, str] | None = None,
+    validation: float = 0.1,
+    test: float = 0.2,
+    seed: int = 0,
+    group: str | None = None,
+    **options: Any,
+) -> Dataset:
+    """Load a data set: images, labels, named variables and, where it is known, the true graph.
+
+    Arguments:
+        source: a registered name (see `datasets()`), a path to a folder with `labels.csv`, to an `.npz` or to an `.h5` file,
+            or a torch Dataset of (image, labels). A registered name comes before a path; write `./pendulum` for a folder of that name.
+        size: resize to this many pixels, square or (height, width).
+        variables: the variables to use, in this order; all of them without it.
+        kinds: name -> "continuous", "binary" or "categorical" where the inferred kind is not the right one.
+        validation: the fraction of what is not test that is kept for validation.
+        test: the fraction of everything that is kept for test; a split that comes with the data is used instead.
+        seed: draws the splits.
+        group: a column such as `patient`: samples with the same value stay in the same split.
+        options: more, for this kind of data only: `channels` of a folder, `names` of arrays, `samples` of a simulator.
+    """
+    for name, fraction in (("validation", validation), ("test", test)):
+        if isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 < fraction < 1:
+            raise UsageError(f"{name}={fraction!r} must be a fraction between 0 and 1, such as 0.1.")
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise UsageError(f"seed={seed!r} must be a whole number, 0 or more.")
+    pair = as_size(size)
+    square = pair[0] if pair is not None and pair[0] == pair[1] else pair
+    common = {"size": square, "kinds": kinds, "validation": float(validation), "test": float(test), "seed": int(seed), "group": group}
+    if isinstance(source, str) and source in _entries:
+        return _load_registered(_entries[source], common, variables, options)
+    loader, origin = _find(source)
+    _check_options(loader, options, origin)
+    dataset = loader(source if "object" in origin else origin["path"], variables=variables, **common, **options)
+    chosen = {"variables": list(variables)} if variables is not None else {}
+    samples = sum(len(split) for split in (dataset.train, dataset.validation, dataset.test))
+    return replace(dataset, source={**origin, "options": _plain({**common, **options}), "samples": samples, **chosen})
+
+
+def reload(source: Mapping[str, Any]) -> Dataset:
+    """The data set that has this `Dataset.source`, loaded again with the same options."""
+    if "object" in source:
+        raise DataError(f"this data came from a {source['object']} in memory, which cannot be loaded again; pass that object to load_data once more.")
+    if "path" in source and not Path(source["path"]).exists():
+        raise DataError(f"the data is no longer at {source['path']}; put it back, or load it with load_data from where it is now.")
+    if "path" not in source and "name" not in source:
+        raise DataError("this source of data has neither a name nor a path, so it cannot be loaded again; load it with load_data.")
+    where = Path(source["path"]) if "path" in source else source["name"]
+    dataset = load_data(where, variables=source.get("variables"), **source.get("options", {}))
+    if "samples" in source and dataset.source["samples"] != source["samples"]:
+        raise DataError(
+            f"{where} had {source['samples']} samples and has {dataset.source['samples']} now, so its splits differ; load it anew with load_data."
+        )
+    return dataset
+
+
+def _find(source: Any) -> tuple[Loader, dict[str, str]]:
+    """The loader for something that is not a registered name, and what a run keeps of where it came from."""
+    if isinstance(source, str | os.PathLike):
+        path = Path(os.path.abspath(Path(source).expanduser()))
+        if path.is_dir():
+            return load_folder, {"path": str(path)}
+        if path.suffix.lower() in (".npz", ".h5", ".hdf5") and path.is_file():
+            return load_arrays, {"path": str(path)}
+        if path.exists():
+            raise UsageError(f"{path} is neither a folder nor an .npz or .h5 file; load_data takes a registered name, {ACCEPTED}.")
+        text = str(unknown("data set", str(source), _entries)).removesuffix(".")
+        raise UsageError(f"{text}; there is no file or folder of that name either: load_data also takes {ACCEPTED}.")
+    if isinstance(source, Mapping) or not any(hasattr(source, method) for method in ("__getitem__", "__iter__")):
+        raise UsageError(f"load_data cannot read a {type(source).__name__}; give a registered name, {ACCEPTED}.")
+    return load_torch, {"object": type(source).__name__}
+
+
+def _load_registered(entry: Entry, common: dict[str, Any], variables: Sequence[str] | None, options: dict[str, Any]) -> Dataset:
+    loader = entry.open()
+    taken = inspect.signature(loader).parameters
+    _check_options(loader, options, {"name": entry.name})
+    defaults = {name: p.default for name, p in inspect.signature(load_data).parameters.items()}
+    for name, value in common.items():
+        if name not in taken and value != defaults[name]:
+            raise UsageError(f"{name}= does not apply to {entry.name!r}; it takes {', '.join(taken)}.")
+    given = {name: value for name, value in common.items() if name in taken and value is not None}
+    dataset = loader(**given, **options)
+    if not dataset.source:
+        dataset = replace(dataset, source={"name": entry.name, "options": _plain({**given, **options})})
+    check_variables(variables, dataset.names)
+    return dataset if variables is None else dataset.select(variables)
+
+
+def _check_options(loader: Loader, options: Mapping[str, Any], origin: Mapping[str, str]) -> None:
+    taken = [name for name, p in inspect.signature(loader).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    for name in options:
+        if name not in taken:
+            raise unknown(f"option of {next(iter(origin.values()))}", name, [*taken, "variables"])
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for, as JSON can hold it."""
+    kept = {name: value for name, value in options.items() if value is not None}
+    return {
+        name: dict(v) if isinstance(v, Mapping) else list(v) if isinstance(v, Sequence) and not isinstance(v, str) else v for name, v in kept.items()
+    }
+
+
+# ---- what is registered ---------------------------------------------------------------------------------------------------
+def _simulator(class_name: str) -> Callable[[], Loader]:
+    def open_simulator() -> Loader:
+        from intervae.data import simulators
+
+        simulator = getattr(simulators, class_name)()
+
+        @functools.wraps(simulator.dataset)
+        def load(**options: Any) -> Dataset:
+            if not isinstance(options.get("size", 0), int):
+                raise UsageError(f"size={options['size']}: {simulator.name!r} is drawn square; give one number.")
+            return simulator.dataset(**options)
+
+        return load
+
+    return open_simulator
+
+
+register("pendulum", "a pendulum, a light and the shadow it throws: 4 variables, true graph and counterfactuals", "nothing", _simulator("Pendulum"))
+register("flow", "water flowing from a hole in a glass with a ball in it: 4 variables, true graph and counterfactuals", "nothing", _simulator("Flow"))
