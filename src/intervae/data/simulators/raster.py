@@ -117,7 +117,7 @@ class Canvas:
         ys, xs = window
         dx, dy = np.diff(px, axis=1), np.diff(py, axis=1)  # (n, k)
         length = np.hypot(dx, dy)
-        dx, dy = np.where(length < 1e-4, 1.0, dx / np.maximum(length, 1e-4)), np.where(length < 1e-4, 0.0, dy / np.maximum(length, 1e-4))
+        dx, dy = np.where(length < 1e-4, np.float32(1), dx / np.maximum(length, 1e-4)), dy / np.maximum(length, 1e-4)  # unit vectors
         last = dx.shape[1] - 1
         nearest: Any = np.float32(np.inf)  # squared distance to the line, (n, h, w) after the first segment
         ends: Any = np.float32(1.0)  # coverage by the two half-planes that cut the ends square
