@@ -1,0 +1,22 @@
+"""The models, one file per paper, and `create`, which makes one for a data set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from intervae.data.base import Dataset
+from intervae.errors import unknown
+from intervae.models.base import Model
+from intervae.models.causal_vae import CausalVAE
+
+MODELS: dict[str, type[Model]] = {cls.name: cls for cls in (CausalVAE,)}
+
+
+def create(name: str, data: Dataset, *, seed: int = 0, **settings: Any) -> Model:
+    """An untrained model for this data: `create("causal-vae", data, dims=2)`."""
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    return MODELS[name](data.spec, seed=seed, **settings)
+
+
+__all__ = ["MODELS", "CausalVAE", "Model", "create"]

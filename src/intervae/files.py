@@ -1,0 +1,55 @@
+"""Writing files so that a crash, a full disk or a second reader never meets half of one."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from intervae.errors import RunError
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write to a temporary name beside `path`, flush it to the disk, then rename: `path` holds the old or the new bytes, never a mixture."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True) if temporary.parent.is_dir() else None
+        raise cannot_write(path, error) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: Path, content: Any) -> None:
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def cannot_write(path: Path, error: OSError) -> RunError:
+    """One sentence for a write that failed."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return RunError(f"no space left to write {path}; free some and go on with --resume: what was written before is intact.")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return RunError(f"{path.parent} cannot be written to ({error.strerror}); choose another folder or change its permissions.")
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return RunError(f"{path.parent} is not a folder; choose another place for the output.")
+    return RunError(f"{path} could not be written ({error.strerror or error}).")
+
+
+def read_json(path: Path, what: str) -> Any:
+    """Parse a JSON file of a run; `what` names its role in the error."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunError(f"{path.parent} has no {path.name} ({what}), so it is not a complete run folder.") from None
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise RunError(f"{path} ({what}) cannot be read: {error}.") from None

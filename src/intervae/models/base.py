@@ -1,0 +1,163 @@
+"""What every model can do: loss, encode, decode, sample, fit, save; and the one clear error for what it cannot."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from intervae.data.base import Batch, Dataset, Spec
+from intervae.errors import QueryError
+from intervae.models.phases import Phase, Terms
+from intervae.settings import build_settings
+
+QUERY_BATCH = 256  # samples a query handles at once, so that memory stays bounded
+
+
+class Model(nn.Module, ABC):
+    """Base of all models.
+
+    A subclass gives `name`, a frozen dataclass `Settings`, and the methods `build`, `phases`, `loss`, `encode`, `decode`, `sample`.
+    Latents are always (B, n, k): n named variables (`latent_names`) of k dims each.
+
+    Arguments:
+        spec: shapes and variables of the data, `data.spec`.
+        seed: draws the initial weights without touching the global generator.
+        settings: the fields of `Settings`; unknown ones are refused.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]  # one line for lists and model cards
+    Settings: ClassVar[type]
+
+    def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
+        super().__init__()
+        self.spec = spec
+        self.settings = build_settings(self.Settings, settings)
+        self.initialise(seed)
+
+    def initialise(self, seed: int) -> None:
+        """(Re)draw every weight from `seed`; the same seed gives the same weights on every machine."""
+        self.trained = False
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.build()
+
+    @abstractmethod
+    def build(self) -> None:
+        """Create the networks and buffers from `self.spec` and `self.settings`."""
+
+    @abstractmethod
+    def phases(self) -> list[Phase]:
+        """How the model is trained."""
+
+    @abstractmethod
+    def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """Named terms of the main objective, each a mean over the batch; `loss` is their weighted sum."""
+
+    @property
+    @abstractmethod
+    def latent_names(self) -> tuple[str, ...]:
+        """Names of the n latent variables."""
+
+    @abstractmethod
+    def encode(self, images: Any, labels: Any = None) -> Tensor:
+        """Images (B, C, H, W) to the latents' posterior means (B, n, k)."""
+
+    @abstractmethod
+    def decode(self, latents: Tensor) -> Tensor:
+        """Latents (B, n, k) to images (B, C, H, W) in [0, 1]."""
+
+    @abstractmethod
+    def sample(self, n: int, do: Any = None, *, seed: int | None = None) -> Tensor:
+        """`n` images (n, C, H, W) from the model, under an intervention where the model knows causes."""
+
+    def reconstruct(self, images: Any) -> Tensor:
+        return self.decode(self.encode(images))
+
+    def state_to_log(self) -> dict[str, Any]:
+        """JSON-able state worth a line per epoch, such as the adjacency while it is learned."""
+        return {}
+
+    # ---- what only some models can do -------------------------------------------------------------------------------
+    @property
+    def graph(self) -> Any:
+        self._refuse("graph")
+
+    def counterfactual(self, images: Any, do: Any, labels: Any = None) -> Tensor:
+        self._refuse("counterfactual")
+
+    def act(self, images: Any, action: Any) -> Tensor:
+        self._refuse("act")
+
+    def attribute(self, before: Any, after: Any) -> Any:
+        self._refuse("attribute")
+
+    def extrapolate(self, frames: Any, steps: int) -> Tensor:
+        self._refuse("extrapolate")
+
+    def _refuse(self, query: str) -> NoReturn:
+        from intervae.models import MODELS  # the list of models is only known once they are all defined
+
+        able = [name for name, cls in MODELS.items() if answers(cls, query)]
+        raise QueryError(f"{self.name} cannot answer {query}(); models that can: {', '.join(able) or 'none yet'}.")
+
+    # ---- training and files -----------------------------------------------------------------------------------------
+    def fit(self, data: Dataset, *, seed: int = 0, out: str | Path | None = None, **options: Any) -> Any:
+        """Train on `data`; see `intervae.training.fit` for the options. An untrained model first draws its weights from `seed`."""
+        from intervae.training import fit  # training knows models, not the other way round; this one door is for convenience
+
+        return fit(self, data, seed=seed, out=out, **options)
+
+    def save(self, folder: str | Path) -> None:
+        """Write config.json, model.safetensors, graph.json and a model card."""
+        from intervae.models.storage import save_model
+
+        save_model(self, Path(folder))
+
+    # ---- input ------------------------------------------------------------------------------------------------------
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def as_images(self, images: Any) -> Tensor:
+        """Check what a person passes as images and bring it to the device as floats in [0, 1], (B, C, H, W)."""
+        tensor = torch.as_tensor(images) if not isinstance(images, np.ndarray) else torch.from_numpy(np.ascontiguousarray(images))
+        shape = self.spec.image_shape if self.spec.frames is None else (self.spec.frames, *self.spec.image_shape)
+        if tensor.ndim == len(shape):
+            tensor = tensor[None]
+        if tuple(tensor.shape[1:]) != shape:
+            raise QueryError(f"{self.name} was made for images of shape {shape} (channels, height, width), not {tuple(tensor.shape)}; resize or transpose them.")
+        if tensor.dtype == torch.uint8:
+            return tensor.to(self.device).float() / 255
+        tensor = tensor.to(self.device, torch.float32)
+        if not torch.isfinite(tensor).all():
+            raise QueryError("the images hold NaN or infinite pixels; clean them first.")
+        if tensor.min() < 0 or tensor.max() > 1:
+            raise QueryError(f"float images must lie in [0, 1], these reach from {tensor.min():.3g} to {tensor.max():.3g}; divide by 255, or pass uint8.")
+        return tensor
+
+    def as_labels(self, labels: Any, n: int) -> Tensor:
+        """Check labels (B, n variables) in their own units and bring them to the device."""
+        tensor = torch.as_tensor(np.asarray(labels) if not isinstance(labels, Tensor) else labels).to(self.device, torch.float32)
+        tensor = tensor[None] if tensor.ndim == 1 else tensor
+        if tuple(tensor.shape) != (n, len(self.spec.variables)):
+            raise QueryError(f"labels must be ({n}, {len(self.spec.variables)}), one column for each of {', '.join(self.spec.names)}, not {tuple(tensor.shape)}.")
+        if not torch.isfinite(tensor).all():
+            raise QueryError("the labels hold NaN or infinite values; clean them first.")
+        return tensor
+
+
+def answers(cls: type[Model], query: str) -> bool:
+    """Whether a model class answers a query, that is, replaces the refusal of the base class."""
+    return getattr(cls, query) is not getattr(Model, query)
+
+
+def in_batches(function: Any, *tensors: Tensor) -> Tensor:
+    """Apply `function` to QUERY_BATCH rows at a time and join the results."""
+    chunks = zip(*(t.split(QUERY_BATCH) for t in tensors), strict=True)
+    return torch.cat([function(*chunk) for chunk in chunks])

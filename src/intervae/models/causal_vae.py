@@ -1,0 +1,300 @@
+"""CausalVAE (Yang et al., CVPR 2021): labelled concepts as latents, a causal graph among them, and do() on images.
+
+Read beside the paper: Eq. 1 the linear causal layer, Eq. 2 the mask layer, Eq. 7 the conditional prior, Eq. 10 the ELBO,
+Eq. 11-13 the constraints, Eq. 14 the loss. Shapes: B images, n concepts, k dims per concept.
+Reduction everywhere: sum over pixels and latents, mean over the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from intervae.causal.acyclicity import polynomial
+from intervae.causal.gaussian import kl_pushed_forward, kl_standard_normal, reparametrise
+from intervae.causal.graph import CausalGraph
+from intervae.causal.linear import to_endogenous
+from intervae.causal.mechanisms import MaskLayer
+from intervae.data.base import Batch, Dataset, Spec
+from intervae.discovery import discover
+from intervae.errors import DataError, UsageError
+from intervae.models.base import in_batches
+from intervae.models.causal import CausalModel
+from intervae.models.phases import Phase, Player, Terms
+from intervae.nets.images import Network, PerConceptDecoder, build_decoder, build_encoder
+from intervae.nets.likelihood import Likelihood, negative_log_likelihood
+
+NOISE_BANK = 2048  # residuals kept from the training split, from which sample() draws
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of CausalVAE; the paper's symbol, where there is one, in brackets."""
+
+    dims: int = 4  # dims per concept [k]
+    graph: Literal["independence", "lagrangian", "joint", "given"] = "independence"  # where the graph comes from, see `phases`
+    network: Network = "conv"
+    channels: tuple[int, ...] = (32, 32, 64, 64)
+    hidden: int = 256
+    decoder: Literal["joint", "per-concept"] = "joint"
+    mechanism_input: Literal["vector", "sum"] = "vector"  # of g_i: the masked parents (paper) or their weighted sum (authors' code)
+    mechanism_hidden: int = 64
+    encode_labels: bool = False  # whether the encoder may see u as well [h(x, u)]; labels are dropped half the time, so that queries work without
+    likelihood: Likelihood = "bernoulli"
+    scale: float = 0.1  # of a gaussian or laplace likelihood
+    prior_std: float = 0.1  # of the conditional prior [lambda_2]; the paper has 1
+    noise_weight: float = 1.0  # of KL(q(eps) || N(0, I))
+    prior_weight: float = 1.0  # of KL(q(z) || p(z | u))
+    acyclicity_weight: float = 1.0  # [alpha]
+    label_weight: float = 1.0  # [beta]
+    mechanism_weight: float = 1.0  # [gamma]
+    edge_threshold: float = 0.3  # below which a learned weight is no edge (lagrangian and joint)
+    epochs: int = 60
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    patience: int | None = 15
+
+
+class CausalVAE(CausalModel):
+    """CausalVAE over the labelled variables of `spec`.
+
+    Arguments:
+        spec: `data.spec`; its variables must be continuous or binary.
+        graph: a known `CausalGraph`, or the way to find one, see `phases`.
+        settings: see `Settings`.
+
+    The graph's edges are a buffer `support` (n, n) of 0 and 1; their linear strengths [A] are learned on that support.
+    Where the graph is learned by the paper's objective (lagrangian, joint) the support is everything but the diagonal, and edges
+    are the weights above `edge_threshold`.
+    """
+
+    name = "causal-vae"
+    title = "CausalVAE (Yang et al. 2021): labelled concepts, a causal graph among them, do() on images"
+    Settings = Settings
+    settings: Settings
+
+    def __init__(self, spec: Spec, *, graph: CausalGraph | str = "independence", seed: int = 0, **settings: Any) -> None:
+        if not spec.variables:
+            raise DataError("causal-vae learns from labels, but this data has none; give a labels.csv or another model.")
+        for variable in spec.variables:
+            if variable.kind == "categorical":
+                raise DataError(
+                    f"causal-vae takes continuous and binary variables, but {variable.name!r} is categorical; leave it out with variables=, or recode it."
+                )
+        if spec.frames is not None:
+            raise DataError("causal-vae takes single images, not clips.")
+        self.given_graph: CausalGraph | None = None
+        if isinstance(graph, CausalGraph):
+            self.given_graph, graph = graph.subgraph(spec.names), "given"
+            _ = self.given_graph.topological_order  # refuses a cycle
+        super().__init__(spec, seed=seed, graph=graph, **settings)
+
+    def build(self) -> None:
+        settings, n = self.settings, len(self.spec.variables)
+        size = n * settings.dims
+        label_inputs = n + 1 if settings.encode_labels else 0
+        self.encoder = build_encoder(settings.network, self.spec.image_shape, settings.hidden if label_inputs else 2 * size, settings.channels, settings.hidden)
+        self.label_head = nn.Sequential(nn.SiLU(), nn.Linear(settings.hidden + label_inputs, 2 * size)) if label_inputs else None
+        make = partial(build_decoder, settings.network, image_shape=self.spec.image_shape, channels=settings.channels, hidden=settings.hidden)
+        self.decoder = make(size) if settings.decoder == "joint" else PerConceptDecoder([make(settings.dims) for _ in range(n)])
+        self.mechanisms = MaskLayer(n, settings.dims, hidden=settings.mechanism_hidden, parents=settings.mechanism_input)
+        self.adjacency = nn.Parameter(torch.zeros(n, n))  # A[j, i], strength of j -> i, from zero
+        self.register_buffer("support", 1 - torch.eye(n))
+        self.register_buffer("noise_bank", torch.randn(NOISE_BANK, n, settings.dims))
+        self.register_buffer("is_binary", torch.tensor([v.kind == "binary" for v in self.spec.variables]))
+        self.register_buffer("multiplier", torch.zeros(()))  # of the augmented Lagrangian
+        self.register_buffer("penalty", torch.ones(()))
+        if self.given_graph is not None:
+            self.set_graph(self.given_graph)
+
+    # ---- the model --------------------------------------------------------------------------------------------------
+    @property
+    def weights(self) -> Tensor:
+        """A (n, n) on its support; the diagonal is always outside it."""
+        return self.adjacency * self.support
+
+    @property
+    def mask(self) -> Tensor:
+        """What the mask layer sees of the graph: A while it is being learned (Eq. 2), the bare edges once they are known."""
+        return self.support if self.settings.graph in ("independence", "given") else self.weights
+
+    def posterior(self, images: Tensor, labels: Tensor | None = None, seen: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """q(eps | x, u): mean and log-variance, each (B, n, k). `seen` (B, 1) says for which images the labels may be used."""
+        features = self.encoder(images)
+        if self.label_head is not None:
+            known = torch.zeros(len(images), 1, device=images.device) if seen is None else seen
+            u = torch.zeros(len(images), len(self.spec.variables), device=images.device) if labels is None else self.spec.normalise(labels)
+            features = self.label_head(torch.cat([features, u * known, known], dim=1))
+        mean, log_variance = features.unflatten(1, (2, len(self.spec.variables), self.settings.dims)).unbind(1)
+        return mean, log_variance.clamp(-12, 4)
+
+    def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """Eq. 14: -ELBO (Eq. 10) + alpha H(A) (Eq. 13) + beta l_u (Eq. 11) + gamma l_m (Eq. 12)."""
+        settings, images, weights = self.settings, batch["images"], self.weights
+        u = self.spec.normalise(batch["labels"])  # (B, n)
+        seen = None
+        if settings.encode_labels:
+            seen = (torch.rand(len(images), 1, device=images.device, generator=generator) < 0.5).float()
+        mean, log_variance = self.posterior(images, batch["labels"], seen)
+        z = to_endogenous(reparametrise(mean, log_variance, generator), weights)  # Eq. 1
+        reconstruction = negative_log_likelihood(self.decoder(z.flatten(1)), images, settings.likelihood, settings.scale).mean()
+        noise = kl_standard_normal(mean, log_variance).mean()
+        prior_log_variance = torch.full((), 2 * math.log(settings.prior_std), device=images.device)
+        prior = kl_pushed_forward(mean, log_variance, weights, u[..., None].expand_as(mean), prior_log_variance).mean()  # Eq. 7
+        acyclicity = polynomial(weights)
+        labels = self.label_fit(u)
+        mechanism = self.mechanism_fit(z)
+        total = (
+            reconstruction
+            + settings.noise_weight * noise
+            + settings.prior_weight * prior
+            + settings.acyclicity_weight * acyclicity
+            + settings.label_weight * labels
+            + settings.mechanism_weight * mechanism
+        )
+        return {
+            "loss": total,
+            "reconstruction": reconstruction,
+            "kl_noise": noise,
+            "kl_prior": prior,
+            "acyclicity": acyclicity,
+            "label_fit": labels,
+            "mechanism_fit": mechanism,
+        }
+
+    def label_fit(self, u: Tensor) -> Tensor:
+        """l_u, Eq. 11: how well A explains the normalised labels u (B, n); logistic for binary labels, linear for continuous ones."""
+        linear = u @ self.weights  # (A^T u)_i = sum_j A[j, i] u_j
+        predicted = torch.where(self.is_binary, 2 * torch.sigmoid(linear) - 1, linear)
+        return (u - predicted).square().sum(1).mean()
+
+    def mechanism_fit(self, z: Tensor) -> Tensor:
+        """l_m, Eq. 12: how well the mask layer reproduces z (B, n, k) from the parents. Roots have nothing to be predicted from and are left out."""
+        has_parents = (self.support.sum(0) > 0).to(z.dtype)  # (n,)
+        return ((z - self.mechanisms(z, self.mask)).square().sum(2) * has_parents).sum(1).mean()
+
+    # ---- training ---------------------------------------------------------------------------------------------------
+    def phases(self) -> list[Phase]:
+        """The graph first, then everything together, then the noises for sampling.
+
+        independence: a graph from the independence of the labels' noises (`intervae.discovery`), then fixed edges;
+        lagrangian: the paper's pre-training, l_u under the constraint H(A) = 0 by augmented Lagrangian, then A goes on with the rest;
+        joint: Eq. 14 alone, from A = 0; given: the edges are known.
+        """
+        settings = self.settings
+        main = Phase(
+            "joint",
+            (Player(self.loss, learning_rate=settings.learning_rate),),
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            schedule="cosine",
+            patience=settings.patience,
+            keep_best=True,
+        )
+        first: list[Phase] = []
+        if settings.graph == "independence":
+            first = [Phase("graph", prepare=self.discover_graph)]
+        elif settings.graph == "lagrangian":
+            player = Player(self.lagrangian, parameters=("adjacency",), learning_rate=3e-3)
+            first = [Phase("graph", (player,), epochs=60, batch_size=settings.batch_size, after_epoch=self.dual_step)]
+        elif settings.graph == "given" and self.given_graph is None and bool((self.support.sum() == self.support.numel() - len(self.support)).item()):
+            raise UsageError("graph=given needs a graph: pass graph= (a CausalGraph), or --graph FILE on the command line.")
+        return [*first, main, Phase("noise", prepare=self.collect_noise)]
+
+    def set_graph(self, graph: CausalGraph) -> None:
+        """Fix the edges; the strengths start at the given weights and stay trainable."""
+        weights = torch.tensor(graph.subgraph(self.spec.names).weights, dtype=torch.float32)
+        with torch.no_grad():
+            self.support.copy_((weights != 0).float())
+            self.adjacency.copy_(weights)
+
+    def discover_graph(self, data: Dataset, seed: int) -> None:
+        """Edges from the labels of the training split alone, see `intervae.discovery`; strengths start at the linear fit to the parents."""
+        kinds = [v.kind for v in self.spec.variables]
+        found = discover(data.train.labels.cpu().numpy(), names=self.spec.names, kinds=kinds, seed=seed)
+        u = self.spec.normalise(data.train.labels).double().cpu()
+        weights = found.graph.weights.copy()
+        for i in range(len(self.spec.variables)):
+            parents = found.graph.adjacency[:, i].nonzero()[0]
+            if len(parents):
+                slopes = torch.linalg.lstsq(u[:, parents], u[:, i : i + 1]).solution[:, 0]
+                weights[parents, i] = torch.where(slopes.abs() < 0.05, torch.full_like(slopes, 0.05), slopes).numpy()
+        self.set_graph(CausalGraph(self.spec.names, weights))
+
+    def lagrangian(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """Pre-training of A on the labels (sec. 6.2, App. C.3): l_u + multiplier * H + penalty / 2 * H^2."""
+        fit, acyclicity = self.label_fit(self.spec.normalise(batch["labels"])), polynomial(self.weights)
+        total = fit + self.multiplier * acyclicity + self.penalty / 2 * acyclicity.square()
+        return {"loss": total, "label_fit": fit, "acyclicity": acyclicity}
+
+    def dual_step(self, terms: Any) -> bool:
+        """After each epoch of pre-training; ends it once A is acyclic."""
+        acyclicity = terms["acyclicity"]
+        self.multiplier += self.penalty * acyclicity
+        self.penalty.mul_(1.5).clamp_(max=1e6)
+        return acyclicity < 1e-8
+
+    @torch.no_grad()
+    def collect_noise(self, data: Dataset, seed: int) -> None:
+        """Keep the training split's abducted noises, from which sample() draws each variable's independently."""
+        rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:NOISE_BANK]
+        latents = self.encode(data.train.images[rows.to(data.train.device)])
+        expected = torch.stack([self.mechanism(i, latents) for i in range(latents.shape[1])], dim=1)
+        noise = latents - expected
+        self.noise_bank.copy_(noise[torch.arange(NOISE_BANK, device=noise.device) % len(noise)])
+
+    def state_to_log(self) -> dict[str, Any]:
+        return {"adjacency": self.weights.detach().cpu().tolist()}
+
+    # ---- queries ----------------------------------------------------------------------------------------------------
+    @property
+    def latent_names(self) -> tuple[str, ...]:
+        return self.spec.names
+
+    @property
+    def graph(self) -> CausalGraph:
+        """The learned or given graph, always acyclic: of learned weights those above the threshold, and on a cycle the weakest edge goes."""
+        graph = CausalGraph(self.spec.names, self.weights.detach().double().cpu().numpy())
+        return graph if self.settings.graph in ("independence", "given") else graph.threshold(self.settings.edge_threshold).to_acyclic()
+
+    def mechanism(self, index: int, latents: Tensor) -> Tensor:
+        """g_i of the parents in `graph`; for a root, which has none, zero: all of it is noise."""
+        parents = self.graph_mask[:, index]
+        if not bool(parents.any()):
+            return torch.zeros_like(latents[:, index])
+        return self.mechanisms.one(index, latents, self.mask * self.graph_mask)
+
+    @property
+    def graph_mask(self) -> Tensor:
+        return torch.as_tensor(self.graph.adjacency, dtype=self.adjacency.dtype, device=self.device)
+
+    def draw_noise(self, n: int, generator: torch.Generator) -> Tensor:
+        bank = self.noise_bank.cpu()
+        rows = torch.randint(len(bank), (n, bank.shape[1]), generator=generator)
+        return torch.stack([bank[rows[:, i], i] for i in range(bank.shape[1])], dim=1)
+
+    def to_units(self, index: int, latent: Tensor) -> Tensor:
+        return self.spec.variables[index].denormalise(latent.mean(-1))
+
+    def from_units(self, index: int, value: Tensor, latent: Tensor) -> Tensor:
+        return self.spec.variables[index].normalise(value)[:, None].expand_as(latent)
+
+    @torch.no_grad()
+    def encode(self, images: Any, labels: Any = None) -> Tensor:
+        """Images (B, C, H, W) to the endogenous latents' posterior means (B, n, k); labels help only with `encode_labels`."""
+        x = self.as_images(images)
+        if labels is None or self.label_head is None:
+            mean = in_batches(lambda part: self.posterior(part)[0], x)
+        else:
+            u = self.as_labels(labels, len(x))
+            mean = in_batches(lambda part, some: self.posterior(part, some, torch.ones(len(part), 1, device=part.device))[0], x, u)
+        return to_endogenous(mean, self.weights)
+
+    @torch.no_grad()
+    def decode(self, latents: Tensor) -> Tensor:
+        return in_batches(lambda part: torch.sigmoid(self.decoder(part.flatten(1))), latents.to(self.device))

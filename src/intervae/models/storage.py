@@ -1,0 +1,151 @@
+"""Models on disk: config.json, model.safetensors, graph.json and a model card; nothing in them is ever executed."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+
+import intervae
+from intervae.data.base import Spec
+from intervae.errors import IntervaeError, QueryError, RunError
+from intervae.files import read_json, write_bytes, write_json, write_text
+from intervae.models.base import Model, answers
+
+FORMAT = 1
+
+
+def describe_model(model: Model) -> dict[str, Any]:
+    """The part of config.json from which the model can be built again."""
+    return {
+        "format": FORMAT,
+        "intervae": intervae.__version__,
+        "model": model.name,
+        "settings": asdict(model.settings),
+        "spec": model.spec.to_json(),
+    }
+
+
+def save_model(model: Model, folder: Path, **run: Any) -> None:
+    """Write the model; `run` adds what is known of its training (data, seed, versions, ...) to config.json and the card."""
+    config = {**describe_model(model), **run}
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    write_bytes(folder / "model.safetensors", save(tensors, metadata={"model": model.name}))
+    if answers(type(model), "graph"):
+        write_json(folder / "graph.json", model.graph.to_json())
+    write_json(folder / "config.json", config)
+    write_text(folder / "README.md", model_card(model, config))
+
+
+def load_model(folder: str | Path, device: str | torch.device = "cpu") -> Model:
+    """The model of a run folder, ready for queries."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise RunError(f"{folder} is not a run folder: it does not exist or is not a folder.")
+    config = read_json(folder / "config.json", "the run's settings")
+    model = build_model(config, folder)
+    path = folder / "model.safetensors"
+    if not path.is_file():
+        hint = " Training has not finished; go on with --resume." if (folder / "checkpoints").is_dir() else ""
+        raise RunError(f"{folder} has no model.safetensors (the weights).{hint}")
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise RunError(f"{path} is not a readable safetensors file ({error}).") from None
+    load_tensors(model, tensors, path)
+    model.trained = True
+    return model.to(device).eval()
+
+
+def build_model(config: Any, folder: Path) -> Model:
+    """An untrained model from the parsed config.json of `folder`."""
+    from intervae.models import MODELS
+
+    if not isinstance(config, dict) or "model" not in config or "spec" not in config:
+        raise RunError(f"{folder / 'config.json'} is not the config of an intervae run.")
+    if config.get("format") != FORMAT:
+        raise RunError(f"{folder / 'config.json'} has format {config.get('format')!r}; this version of intervae reads format {FORMAT}.")
+    if config["model"] not in MODELS:
+        raise RunError(f"{folder} holds a model {config['model']!r}, which this version of intervae does not know; known: {', '.join(MODELS)}.")
+    try:
+        return MODELS[config["model"]](Spec.from_json(config["spec"]), **config.get("settings", {}))
+    except IntervaeError as error:
+        raise RunError(f"{folder / 'config.json'}: {error}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{folder / 'config.json'} does not describe a model ({type(error).__name__}: {error}).") from None
+
+
+def load_tensors(model: Model, tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """Copy tensors into the model after checking that names and shapes are its own."""
+    expected = model.state_dict()
+    for name, tensor in expected.items():
+        if name not in tensors:
+            raise RunError(f"{path} lacks the tensor {name!r}; it belongs to another model or is damaged.")
+        if tensors[name].shape != tensor.shape:
+            raise RunError(
+                f"{path}: tensor {name!r} has shape {tuple(tensors[name].shape)} where the config says {tuple(tensor.shape)}; the two do not belong together."
+            )
+    extra = sorted(set(tensors) - set(expected))
+    if extra:
+        raise RunError(f"{path} holds the unknown tensor {extra[0]!r}; it belongs to another model.")
+    model.load_state_dict(tensors)
+
+
+def versions() -> dict[str, str]:
+    return {"intervae": intervae.__version__, "python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+
+
+def revision() -> str:
+    """The git revision of the package's own checkout, with a + when it has uncommitted changes; empty when it is not in one."""
+    package = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", str(package), *words], capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def hardware(device: torch.device | str = "cpu") -> str:
+    """In words: the accelerator's name, or the number of cores."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU, {torch.get_num_threads()} threads"
+
+
+def model_card(model: Model, config: dict[str, Any]) -> str:
+    """README.md of a run: what it is, what it knows, how to use it."""
+    lines = [f"# {model.title}", "", f"A `{model.name}` model made with intervae {config['intervae']}.", ""]
+    data = config.get("data") or {}
+    if data:
+        lines += [f"- data: `{data.get('name') or data.get('path') or 'given in Python'}`"]
+    lines += [f"- images: {' x '.join(map(str, model.spec.image_shape))} (channels, height, width)"]
+    lines += [f"- parameters: {sum(p.numel() for p in model.parameters()):,}"]
+    if "seed" in config:
+        lines += [f"- seed {config['seed']}, trained on {config.get('hardware', 'unknown hardware')}, {config.get('date', '')}, {config.get('seconds', 0):.0f} s"]
+    if model.spec.variables:
+        lines += ["", "| variable | kind | unit | range in training |", "|---|---|---|---|"]
+        lines += [f"| {v.name} | {v.kind} | {v.unit} | {v.low:.4g} to {v.high:.4g} |" for v in model.spec.variables]
+    try:
+        edges = [f"`{a}` -> `{b}` ({w:.2f})" for a, b, w in model.graph.edges]
+        lines += ["", "Graph: " + (", ".join(edges) or "no edges") + "."]
+    except QueryError:
+        pass
+    lines += ["", "```python", "import intervae", "", 'model = intervae.load(".")']
+    if answers(type(model), "counterfactual") and model.spec.variables:
+        first = model.spec.variables[0]
+        lines += [f'pictures = model.counterfactual(images, {{"{first.name}": {(first.low + first.high) / 2:.4g}}})']
+    lines += ["```", "", "Settings:", "", "```json", json.dumps(config["settings"], indent=2), "```", ""]
+    lines += ["A counterfactual is only as right as the graph and the mechanisms; outside the training ranges above it extrapolates.", ""]
+    return "\n".join(lines)

@@ -1,0 +1,124 @@
+"""Encoders and decoders between images of any size and vectors: convolutional ones, and the plain MLP of the CausalVAE authors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+Network = Literal["conv", "mlp"]
+SMALLEST_MAP = 4  # halve the image until its shorter side would fall below this
+
+
+def halvings(height: int, width: int, most: int) -> int:
+    """How often an image is halved: at least once, at most `most` times, never below SMALLEST_MAP pixels."""
+    return max(1, min(most, int(math.log2(max(min(height, width), 2 * SMALLEST_MAP) / SMALLEST_MAP))))
+
+
+def base_size(height: int, width: int, times: int) -> tuple[int, int]:
+    """Size of the smallest feature map: each halving rounds up, so a decoder covers the image and crops the rest."""
+    for _ in range(times):
+        height, width = (height + 1) // 2, (width + 1) // 2
+    return height, width
+
+
+class ConvEncoder(nn.Module):
+    """Strided 4x4 convolutions, then two dense layers: images (B, C, H, W) in [0, 1] to features (B, outputs)."""
+
+    def __init__(self, image_shape: tuple[int, int, int], outputs: int, channels: Sequence[int] = (32, 32, 64, 64), hidden: int = 256) -> None:
+        super().__init__()
+        colours, height, width = image_shape
+        channels = list(channels)[: halvings(height, width, len(channels))]
+        layers: list[nn.Module] = []
+        for narrow, wide in zip([colours, *channels], channels, strict=False):
+            # padding=1 rounds an odd side down; one more row and column keeps the rounding up
+            layers += [PadToEven(), nn.Conv2d(narrow, wide, 4, stride=2, padding=1), nn.SiLU()]
+        self.convolutions = nn.Sequential(*layers)
+        rows, columns = base_size(height, width, len(channels))
+        self.dense = nn.Sequential(nn.Flatten(), nn.Linear(channels[-1] * rows * columns, hidden), nn.SiLU(), nn.Linear(hidden, outputs))
+
+    def forward(self, images: Tensor) -> Tensor:
+        centred = (images * 2 - 1).contiguous(memory_format=torch.channels_last)  # about twice as fast on a CPU
+        return self.dense(self.convolutions(centred))
+
+
+class PadToEven(nn.Module):
+    """Repeat the last row or column of a map whose side is odd, so that halving rounds up."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        bottom, right = maps.shape[-2] % 2, maps.shape[-1] % 2
+        return nn.functional.pad(maps, (0, right, 0, bottom), mode="replicate") if bottom or right else maps
+
+
+class ConvDecoder(nn.Module):
+    """The mirror of ConvEncoder: vectors (B, inputs) to logits or means (B, C, H, W), cropped to the image."""
+
+    def __init__(self, inputs: int, image_shape: tuple[int, int, int], channels: Sequence[int] = (64, 64, 32, 32), hidden: int = 256) -> None:
+        super().__init__()
+        colours, self.height, self.width = image_shape
+        channels = list(channels)[-halvings(self.height, self.width, len(channels)) :]
+        rows, columns = base_size(self.height, self.width, len(channels))
+        self.dense = nn.Sequential(
+            nn.Linear(inputs, hidden), nn.SiLU(), nn.Linear(hidden, channels[0] * rows * columns), nn.SiLU(), nn.Unflatten(1, (channels[0], rows, columns))
+        )
+        layers: list[nn.Module] = []
+        for wide, narrow in zip(channels, [*channels[1:], colours], strict=True):
+            layers += [nn.ConvTranspose2d(wide, narrow, 4, stride=2, padding=1), nn.SiLU()]
+        self.convolutions = nn.Sequential(*layers[:-1])
+
+    def forward(self, latents: Tensor) -> Tensor:
+        return self.convolutions(self.dense(latents))[..., : self.height, : self.width]
+
+
+class MLPEncoder(nn.Module):
+    """The CausalVAE authors' encoder: pixels -> 900 -> 300 -> features, ELU."""
+
+    def __init__(self, image_shape: tuple[int, int, int], outputs: int, hidden: Sequence[int] = (900, 300)) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), *dense_layers([math.prod(image_shape), *hidden, outputs]))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.layers(images)
+
+
+class MLPDecoder(nn.Module):
+    """The CausalVAE authors' decoder: vector -> 300 -> 300 -> 1024 -> pixels, ELU."""
+
+    def __init__(self, inputs: int, image_shape: tuple[int, int, int], hidden: Sequence[int] = (300, 300, 1024)) -> None:
+        super().__init__()
+        self.image_shape = tuple(image_shape)
+        self.layers = nn.Sequential(*dense_layers([inputs, *hidden, math.prod(image_shape)]))
+
+    def forward(self, latents: Tensor) -> Tensor:
+        return self.layers(latents).unflatten(1, self.image_shape)
+
+
+class PerConceptDecoder(nn.Module):
+    """The authors' other choice: every concept has a decoder of its own, and their outputs are averaged."""
+
+    def __init__(self, decoders: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.decoders = nn.ModuleList(decoders)
+
+    def forward(self, latents: Tensor) -> Tensor:
+        parts = latents.chunk(len(self.decoders), dim=1)
+        return torch.stack([decoder(part) for decoder, part in zip(self.decoders, parts, strict=True)]).mean(0)
+
+
+def dense_layers(sizes: Sequence[int]) -> list[nn.Module]:
+    """Linear layers of these sizes with ELU between them."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+        layers += [nn.Linear(inputs, outputs), nn.ELU()]
+    return layers[:-1]
+
+
+def build_encoder(network: Network, image_shape: tuple[int, int, int], outputs: int, channels: Sequence[int], hidden: int) -> nn.Module:
+    return MLPEncoder(image_shape, outputs) if network == "mlp" else ConvEncoder(image_shape, outputs, channels, hidden)
+
+
+def build_decoder(network: Network, inputs: int, image_shape: tuple[int, int, int], channels: Sequence[int], hidden: int) -> nn.Module:
+    return MLPDecoder(inputs, image_shape) if network == "mlp" else ConvDecoder(inputs, image_shape, tuple(reversed(channels)), hidden)

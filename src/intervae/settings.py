@@ -1,0 +1,87 @@
+"""Settings as frozen dataclasses: built from Python values or from `key=value` texts, with unknown keys and wrong types refused."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any, Literal, TypeVar
+
+from intervae.errors import UsageError, unknown
+
+T = TypeVar("T")
+
+
+def build_settings(cls: type[T], values: Mapping[str, Any]) -> T:
+    """An instance of the dataclass `cls`; texts (as the command line gives them) are turned into the fields' types."""
+    hints = typing.get_type_hints(cls)
+    names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+    for key in values:
+        if key not in names:
+            raise unknown("setting", key, names)
+    return cls(**{key: _convert(key, value, hints[key]) for key, value in values.items()})
+
+
+def split_settings(values: Mapping[str, Any], *classes: type) -> list[dict[str, Any]]:
+    """Share out flat settings among several dataclasses whose field names do not clash."""
+    owners = {f.name: i for i, cls in enumerate(classes) for f in fields(cls)}
+    parts: list[dict[str, Any]] = [{} for _ in classes]
+    for key, value in values.items():
+        if key not in owners:
+            raise unknown("setting", key, owners)
+        parts[owners[key]][key] = value
+    return parts
+
+
+def parse_settings(texts: Iterable[str]) -> dict[str, str]:
+    """`["dims=2", "network=mlp"]`, as `--set` gives them, to a dict of texts."""
+    values: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {text!r} is not of the form key=value, such as --set dims=2.")
+        values[key.strip()] = value.strip()
+    return values
+
+
+def _convert(key: str, value: Any, hint: Any) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None or (isinstance(value, str) and value.lower() == "none"):
+            return None
+        return _convert(key, value, next(a for a in arguments if a is not type(None)))
+    if origin is Literal:
+        if value not in arguments:
+            raise UsageError(f"{key}={value!r} is not a choice; choose one of {', '.join(map(str, arguments))}.")
+        return value
+    if origin is tuple:
+        parts = value.split(",") if isinstance(value, str) else value
+        return tuple(_convert(key, part, arguments[0]) for part in parts)
+    if hint is bool:
+        return _boolean(key, value)
+    if hint in (int, float):
+        return _number(key, value, hint)
+    return value
+
+
+def _boolean(key: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in ("true", "yes", "on", "1"):
+        return True
+    if str(value).lower() in ("false", "no", "off", "0"):
+        return False
+    raise UsageError(f"{key}={value!r} is not true or false.")
+
+
+def _number(key: str, value: Any, kind: type) -> int | float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise UsageError(f"{key}={value!r} is not a number.") from None
+    if number != number or number in (float("inf"), float("-inf")):
+        raise UsageError(f"{key}={value!r} must be finite.")
+    if kind is int and number != int(number):
+        raise UsageError(f"{key}={value!r} must be a whole number.")
+    return kind(number)

@@ -1,0 +1,48 @@
+"""Checkpoints: one safetensors file with weights, best weights, optimisers and progress, written to a temporary name and renamed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from intervae.errors import RunError
+from intervae.files import write_bytes
+
+
+@dataclass
+class Progress:
+    """Where training stands; every epoch is a function of this, the tensors and the seed, so nothing else is kept."""
+
+    phase: int = 0
+    epoch: int = 0  # epochs done in the phase
+    best: float | None = None
+    best_epoch: int = 0
+    log_bytes: int = 0  # length of metrics.jsonl at this point: a resumed run cuts it there
+    seconds: float = 0.0
+    finished: bool = False
+
+
+def save_checkpoint(path: Path, progress: Progress, groups: dict[str, dict[str, Tensor]]) -> None:
+    """`groups`: model, best, optimiser -> name -> tensor."""
+    tensors = {f"{group}/{name}": tensor.detach().cpu().contiguous() for group, named in groups.items() for name, tensor in named.items()}
+    write_bytes(path, save(tensors, metadata={"progress": json.dumps(asdict(progress))}))
+
+
+def load_checkpoint(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
+    if not path.is_file():
+        raise RunError(f"{path.parent.parent} has no checkpoint to resume from; start it again without --resume.")
+    groups: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimiser": {}}
+    try:
+        with safe_open(path, framework="pt") as file:
+            progress = Progress(**json.loads(file.metadata()["progress"]))
+            for key in file.keys():  # noqa: SIM118 (not a dict)
+                group, name = key.split("/", 1)
+                groups[group][name] = file.get_tensor(key)
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{path} is not a checkpoint of intervae or is damaged ({error}).") from None
+    return progress, groups

@@ -1,0 +1,256 @@
+"""The one training loop: phases in order, epochs that are pure functions of (weights, seed, epoch), checkpoints, early stopping.
+
+Because every epoch seeds its own shuffling and noise, a killed run resumes to the very same weights, and nothing but tensors and
+counters has to be kept.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+import time
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intervae.data.base import Dataset, Split
+from intervae.errors import DataError, RunError, TrainingError
+from intervae.files import read_json, write_json
+from intervae.models.base import Model
+from intervae.models.phases import Phase
+from intervae.models.storage import describe_model, hardware, load_tensors, revision, save_model, versions
+from intervae.settings import build_settings
+from intervae.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from intervae.training.options import Options, choose_device
+from intervae.training.report import Bar, MetricsLog
+from intervae.training.stepper import Stepper
+
+DEFAULT_BATCH = 64
+VALIDATION_BATCH = 512
+
+
+@dataclass
+class Result:
+    """What `fit` returns: the lines of metrics.jsonl and the seconds spent, those before a resume included."""
+
+    history: list[dict[str, Any]] = field(repr=False)
+    seconds: float
+
+
+def fit(
+    model: Model,
+    data: Dataset,
+    *,
+    seed: int = 0,
+    out: str | Path | None = None,
+    device: str | torch.device = "auto",
+    resume: bool = False,
+    overwrite: bool = False,
+    **options: Any,
+) -> Result:
+    """Train `model` on `data`, phase by phase.
+
+    Arguments:
+        seed: draws the initial weights of an untrained model, the order of the batches and all noise.
+        out: a folder for the run (config, weights, metrics, checkpoints); None keeps everything in memory.
+        resume: go on from the folder's checkpoint; the result is bit-equal to an uninterrupted run on a CPU.
+        overwrite: replace a run that is already in `out`.
+        options: see `Options`.
+    """
+    if model.spec != data.spec:
+        raise DataError(f"the model was made for {model.spec.image_shape} images with {', '.join(model.spec.names)}; this data differs. Create it from this data.")
+    how = build_settings(Options, options)
+    trainer = Trainer(model, data, seed, Path(out) if out is not None else None, choose_device(device), how)
+    return trainer.run(resume=resume, overwrite=overwrite)
+
+
+class Trainer:
+    """State of one call of `fit`."""
+
+    def __init__(self, model: Model, data: Dataset, seed: int, out: Path | None, device: torch.device, options: Options) -> None:
+        self.model, self.seed, self.out, self.device, self.options = model, seed, out, device, options
+        self.source = dict(data.source)
+        self.data = replace(data, train=data.train.to(device), validation=data.validation.to(device))
+        self.progress = Progress()
+        self.saved: dict[str, dict[str, Tensor]] = {}
+        self.last_write = time.monotonic()
+
+    # ---- the run folder ---------------------------------------------------------------------------------------------
+    @property
+    def checkpoint(self) -> Path | None:
+        return self.out / "checkpoints" / "last.safetensors" if self.out else None
+
+    def config(self) -> dict[str, Any]:
+        return {
+            **describe_model(self.model),
+            "data": self.source,
+            "seed": self.seed,
+            "training": asdict(self.options),
+            "hardware": hardware(self.device),
+            "versions": versions(),
+            "revision": revision(),
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "command": shlex.join(["intervae", *sys.argv[1:]]) if Path(sys.argv[0]).name == "intervae" else "",
+        }
+
+    def open_run(self, resume: bool, overwrite: bool) -> None:
+        """Start a run folder, or read where the one that is there stopped."""
+        if self.out is None:
+            if resume:
+                raise RunError("resume needs the folder of the run: pass out=.")
+            return self._start()
+        if resume:
+            return self._resume()
+        if (self.out / "config.json").exists() and not overwrite:
+            raise RunError(f"{self.out} already holds a run; pass --resume to go on with it, --overwrite to replace it, or choose another --out.")
+        if self.out.exists() and not (self.out / "config.json").exists() and (not self.out.is_dir() or any(self.out.iterdir())):
+            raise RunError(f"{self.out} is not empty and not a run of intervae; choose another --out.")
+        for stale in (self.out / "model.safetensors", self.out / "metrics.jsonl", self.checkpoint):
+            stale.unlink(missing_ok=True)  # type: ignore[union-attr]
+        self._start()
+        write_json(self.out / "config.json", self.config())
+        self._write_checkpoint()
+
+    def _start(self) -> None:
+        if not self.model.trained:
+            self.model.initialise(self.seed)
+        self.model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def _resume(self) -> None:
+        before = read_json(self.out / "config.json", "the run's settings")  # type: ignore[operator]
+        ours = {**describe_model(self.model), "seed": self.seed}
+        for key in ("model", "settings", "spec", "seed"):
+            theirs, mine = before.get(key), _plain(ours[key])
+            if theirs != mine:
+                raise RunError(f"{self.out} was started with another {key} ({_difference(theirs, mine)}); resume it as it was, or start anew.")
+        self.progress, self.saved = load_checkpoint(self.checkpoint)  # type: ignore[arg-type]
+        self._start()
+        self._restore()
+
+    def _restore(self) -> None:
+        load_tensors(self.model, self.saved["model"], self.checkpoint)  # type: ignore[arg-type]
+
+    def _write_checkpoint(self, stepper: Stepper | None = None, best: dict[str, Tensor] | None = None) -> None:
+        if self.checkpoint is None:
+            return
+        groups = {"model": self.model.state_dict(), "optimiser": stepper.state() if stepper else {}, "best": best or {}}
+        save_checkpoint(self.checkpoint, self.progress, groups)
+        self.last_write = time.monotonic()
+
+    # ---- training ---------------------------------------------------------------------------------------------------
+    def run(self, *, resume: bool, overwrite: bool) -> Result:
+        self.open_run(resume, overwrite)
+        self.log = MetricsLog(self.out, self.progress.log_bytes, self.options.tensorboard)
+        self.clock = time.monotonic() - self.progress.seconds
+        phases = self.model.phases()
+        with Bar(self.options.progress) as self.bar:
+            for number in range(self.progress.phase, len(phases)):
+                self._run_phase(number, phases[number])
+        self.log.close()
+        self.model.trained = True
+        self.model.eval()
+        self.progress.finished = True
+        seconds = self.progress.seconds
+        if self.out is not None:
+            save_model(self.model, self.out, **{k: v for k, v in self.config().items() if k not in describe_model(self.model)}, seconds=round(seconds, 1))
+            self._write_checkpoint()
+        return Result(self.log.lines, seconds)
+
+    def _run_phase(self, number: int, phase: Phase) -> None:
+        self.bar.phase(phase.name, phase.epochs, self.progress.epoch)
+        self.model.train()
+        data = self.data
+        if phase.prepare is not None:
+            resumed = {k: v.clone() for k, v in self.model.state_dict().items()} if self.progress.epoch else None
+            data = phase.prepare(self.data, self.seed) or self.data
+            if resumed is not None:
+                self.model.load_state_dict(resumed)
+        if phase.players:
+            self._run_epochs(number, phase, data)
+        self.bar.finish()
+        self.progress = replace(self.progress, phase=number + 1, epoch=0, best=None, best_epoch=0, seconds=self._elapsed(), log_bytes=self.log.bytes)
+        self.saved = {}
+        self._write_checkpoint()
+
+    def _run_epochs(self, number: int, phase: Phase, data: Dataset) -> None:
+        batch_size = phase.batch_size or DEFAULT_BATCH
+        if len(data.train) < batch_size:
+            raise DataError(f"the training split has {len(data.train)} samples, fewer than one batch of {batch_size}; set batch_size={len(data.train)} or less.")
+        how = self.options
+        stepper = Stepper(self.model, phase, data.train, batch_size, cuda_graph=how.cuda_graph, bf16=how.precision == "bf16")
+        stepper.load_state(self.saved.get("optimiser", {}))
+        best = {k: v.to(self.device) for k, v in self.saved.get("best", {}).items()}
+        for epoch in range(self.progress.epoch, phase.epochs):
+            seed = int(np.random.SeedSequence([self.seed, number, epoch]).generate_state(1, np.uint64)[0] >> 1)
+            terms = stepper.run_epoch(epoch, phase.epochs, seed)
+            self._check_finite(terms, stepper.names, phase, epoch)
+            train = dict(zip(stepper.names, terms.double().mean(0).tolist(), strict=True))
+            validation = self._validate(phase, data.validation)
+            self.progress.epoch = epoch + 1
+            if self.progress.best is None or validation["loss"] < self.progress.best:
+                self.progress.best, self.progress.best_epoch = validation["loss"], epoch + 1
+                if phase.keep_best:
+                    best = {k: v.clone() for k, v in self.model.state_dict().items()}
+            ended = bool(phase.after_epoch(train)) if phase.after_epoch else False
+            self._log_epoch(phase, epoch, train, validation)
+            if ended or (phase.patience is not None and epoch + 1 - self.progress.best_epoch >= phase.patience):
+                break
+            if time.monotonic() - self.last_write >= how.checkpoint_seconds:
+                self._write_checkpoint(stepper, best)
+        if phase.keep_best and best:
+            self.model.load_state_dict(best)
+
+    def _log_epoch(self, phase: Phase, epoch: int, train: dict[str, float], validation: dict[str, float]) -> None:
+        seconds = self._elapsed()
+        line = {"phase": phase.name, "epoch": epoch + 1, "seconds": round(seconds, 3), "train": train, "validation": validation}
+        self.log.append({**line, **self.model.state_to_log()})
+        self.progress.seconds, self.progress.log_bytes = seconds, self.log.bytes
+        self.bar.advance(f"loss {train['loss']:.4g}, validation {validation['loss']:.4g}" if "loss" in train else "")
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self.clock
+
+    @torch.no_grad()
+    def _validate(self, phase: Phase, split: Split) -> dict[str, float]:
+        """Mean terms of the first player's loss on a split, with noise that is the same every time."""
+        self.model.eval()
+        generator = torch.Generator(split.device).manual_seed(self.seed)
+        sums: dict[str, Any] = {}
+        for rows in torch.arange(len(split), device=split.device).split(VALIDATION_BATCH):
+            batch = split.batch(rows)
+            batch["step"] = torch.full((), math.inf, device=split.device)
+            for name, value in phase.players[0].loss(batch, generator).items():
+                sums[name] = sums.get(name, 0) + value.double() * len(rows)
+        self.model.train()
+        return {name: float(value) / len(split) for name, value in sums.items()}
+
+    def _check_finite(self, terms: Tensor, names: list[str], phase: Phase, epoch: int) -> None:
+        bad = ~torch.isfinite(terms).all(1)
+        if not bool(bad.any()):
+            return
+        step = int(bad.nonzero()[0, 0])
+        values = ", ".join(f"{name}={value:.4g}" for name, value in zip(names, terms[step].tolist(), strict=True))
+        where = f"the last good checkpoint is {self.checkpoint}" if self.checkpoint else "nothing was saved, as no out= was given"
+        raise TrainingError(
+            f"the loss stopped being finite in phase {phase.name!r}, epoch {epoch + 1}, step {step + 1} ({values}); {where}; try a smaller learning_rate."
+        )
+
+
+def _plain(value: Any) -> Any:
+    """As it looks after a trip through JSON."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def _difference(theirs: Any, mine: Any) -> str:
+    if isinstance(theirs, dict) and isinstance(mine, dict):
+        keys = [k for k in {**theirs, **mine} if theirs.get(k) != mine.get(k)]
+        return ", ".join(f"{k}: {theirs.get(k)!r} then, {mine.get(k)!r} now" for k in keys[:3])
+    return f"{theirs!r} then, {mine!r} now"

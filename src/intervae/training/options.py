@@ -1,0 +1,42 @@
+"""Options of the training loop: how it runs, not what it learns (that is in the model's settings)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from intervae.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to train.
+
+    Arguments:
+        cuda_graph: capture the whole step once and replay it: these small models wait for kernel launches, not for arithmetic.
+        precision: float32 (with TF32 matrix units on a GPU), or bf16 autocast.
+        checkpoint_seconds: how much work a killed run may lose; 0 writes after every epoch.
+        tensorboard: write event files too, where the package is installed.
+        progress: a bar with the time left; None shows it on a terminal only.
+    """
+
+    cuda_graph: bool = True
+    precision: Literal["float32", "bf16"] = "float32"
+    checkpoint_seconds: float = 10.0
+    tensorboard: bool = True
+    progress: bool | None = None
+
+
+def choose_device(device: str | torch.device) -> torch.device:
+    """`auto` is a GPU where there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise UsageError(f"device {device!r} is not known; use auto, cpu, cuda or cuda:N.") from None
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError("device cuda was asked for, but torch finds no GPU here; use --device cpu.")
+    return chosen

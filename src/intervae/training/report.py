@@ -1,0 +1,90 @@
+"""What a run tells while it trains: metrics.jsonl, TensorBoard events, and a progress bar with the time left on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from intervae.files import cannot_write
+
+
+class MetricsLog:
+    """Appends one JSON line per epoch to metrics.jsonl; without a folder it only remembers."""
+
+    def __init__(self, folder: Path | None, keep_bytes: int, tensorboard: bool) -> None:
+        self.path = folder / "metrics.jsonl" if folder else None
+        self.lines: list[dict[str, Any]] = []
+        if self.path is not None:
+            try:
+                with open(self.path, "ab") as file:
+                    file.truncate(keep_bytes)  # what came after the checkpoint will come again
+                kept = self.path.read_text(encoding="utf-8")
+            except OSError as error:
+                raise cannot_write(self.path, error) from error
+            self.lines = [json.loads(line) for line in kept.splitlines()]
+        self.writer = _tensorboard(folder, len(self.lines)) if folder and tensorboard else None
+
+    def append(self, line: dict[str, Any]) -> None:
+        self.lines.append(line)
+        if self.path is not None:
+            try:
+                with open(self.path, "a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise cannot_write(self.path, error) from error
+        if self.writer is not None:
+            for part in ("train", "validation"):
+                for name, value in (line.get(part) or {}).items():
+                    self.writer.add_scalar(f"{line['phase']}/{name}/{part}", value, len(self.lines))
+
+    @property
+    def bytes(self) -> int:
+        return self.path.stat().st_size if self.path is not None else 0
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+
+def _tensorboard(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:  # an extra: pip install intervae[tensorboard]
+        return None
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1 if step else None)
+
+
+class Bar:
+    """A progress bar per phase on standard error; silent when that is not a terminal."""
+
+    def __init__(self, shown: bool | None) -> None:
+        console = Console(stderr=True)
+        visible = console.is_terminal and sys.stderr.isatty() if shown is None else shown
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+        self.progress = Progress(*columns, TextColumn("{task.fields[note]}"), console=console, disable=not visible)
+        self.task: Any = None
+
+    def __enter__(self) -> Bar:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def phase(self, name: str, epochs: int, done: int) -> None:
+        self.task = self.progress.add_task(name, total=max(epochs, 1), completed=done, note="")
+
+    def advance(self, note: str) -> None:
+        self.progress.update(self.task, advance=1, note=note)
+
+    def finish(self) -> None:
+        total = self.progress.tasks[self.task].total
+        self.progress.update(self.task, completed=total)

@@ -1,0 +1,151 @@
+"""Steps of a phase: gather the batch on the device, each player's loss, backward, optimiser; eager, or captured whole in a CUDA graph."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from intervae.data.base import Split
+from intervae.errors import UsageError
+from intervae.models.base import Model
+from intervae.models.phases import Phase, Player, Schedule
+
+WARM_UP = 0.02  # share of a cosine schedule spent rising to the full rate
+FLOOR = 0.01  # what a cosine schedule falls to
+
+
+def rate_factor(schedule: Schedule, step: int, steps: int) -> float:
+    """Learning rate at a step, relative to the player's own."""
+    if schedule == "constant":
+        return 1.0
+    done = (step + 1) / steps
+    return min(1.0, done / WARM_UP) * (FLOOR + (1 - FLOOR) * 0.5 * (1 + math.cos(math.pi * done)))
+
+
+def make_optimiser(model: Model, player: Player, on_gpu: bool) -> torch.optim.Optimizer:
+    moving = [p for name, p in model.named_parameters() if p.requires_grad and name.startswith(player.parameters)]
+    if not moving:
+        raise UsageError(f"no parameter of {model.name} begins with {' or '.join(player.parameters)}.")
+    if player.optimiser in ("adam", "adamw"):
+        kind = torch.optim.Adam if player.optimiser == "adam" else torch.optim.AdamW
+        rate = torch.tensor(player.learning_rate, device=moving[0].device) if on_gpu else player.learning_rate
+        return kind(moving, lr=rate, fused=True, capturable=on_gpu)
+    if player.optimiser == "adagrad":
+        return torch.optim.Adagrad(moving, lr=player.learning_rate)
+    if player.optimiser == "rmsprop":
+        return torch.optim.RMSprop(moving, lr=player.learning_rate, capturable=on_gpu)
+    return torch.optim.SGD(moving, lr=player.learning_rate)
+
+
+class Stepper:
+    """Runs the steps of one phase.
+
+    After `run_epoch` the mean terms and the per-step terms are on the host: one transfer per epoch, none per step.
+    """
+
+    def __init__(self, model: Model, phase: Phase, split: Split, batch_size: int, *, cuda_graph: bool, bf16: bool) -> None:
+        self.model, self.phase, self.split, self.bf16 = model, phase, split, bf16
+        self.device = split.device
+        self.on_gpu = self.device.type == "cuda"
+        self.steps_per_epoch = len(split) // batch_size
+        self.optimisers = [make_optimiser(model, player, self.on_gpu) for player in phase.players]
+        self.generator = torch.Generator(self.device)
+        self.rows = torch.zeros(batch_size, dtype=torch.int64, device=self.device)
+        self.step_number = torch.zeros((), device=self.device)
+        self.names: list[str] = []
+        self.graph: torch.cuda.CUDAGraph | None = None
+        capturable = all(player.optimiser in ("adam", "adamw") for player in phase.players)
+        if self.on_gpu and cuda_graph and capturable:
+            self._capture()
+
+    def _step(self) -> Tensor:
+        """One batch through every player; returns the stacked terms (t,)."""
+        batch = self.split.batch(self.rows)
+        batch["step"] = self.step_number
+        terms: dict[str, Tensor] = {}
+        for player, optimiser in zip(self.phase.players, self.optimisers, strict=True):
+            for _ in range(player.steps):
+                self.model.zero_grad(set_to_none=True)
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+                    found = player.loss(batch, self.generator)
+                found["loss"].backward()
+                optimiser.step()
+            prefix = f"{player.name}." if len(self.phase.players) > 1 else ""
+            terms |= {prefix + name: value.detach() for name, value in found.items()}
+        self.names = list(terms)
+        return torch.stack([value.float() for value in terms.values()])
+
+    def _capture(self) -> None:
+        """Record a step as a CUDA graph. The warm-up steps it needs are undone, so the first real step starts from the same weights."""
+        before = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._step()
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        self.graph.register_generator_state(self.generator)
+        with torch.cuda.graph(self.graph):
+            self.terms = self._step()
+        with torch.no_grad():
+            for name, tensor in self.model.state_dict().items():
+                tensor.copy_(before[name])
+            for optimiser in self.optimisers:
+                for state in optimiser.state.values():
+                    for value in state.values():
+                        value.zero_()
+
+    def run_epoch(self, epoch: int, epochs: int, seed: int) -> Tensor:
+        """All batches of one epoch in an order, and with noise, that `seed` alone decides; returns the terms (steps, t) on the host."""
+        order = torch.randperm(len(self.split), generator=torch.Generator().manual_seed(seed)).to(self.device)
+        self.generator.manual_seed(seed)
+        history: list[Tensor] = []
+        batch_size = len(self.rows)
+        for i in range(self.steps_per_epoch):
+            step = epoch * self.steps_per_epoch + i
+            self._set_rates(rate_factor(self.phase.schedule, step, epochs * self.steps_per_epoch))
+            self.rows.copy_(order[i * batch_size : (i + 1) * batch_size])
+            self.step_number.fill_(step)
+            if self.graph is not None:
+                self.graph.replay()
+                history.append(self.terms.clone())
+            else:
+                history.append(self._step())
+        return torch.stack(history).cpu()
+
+    def _set_rates(self, factor: float) -> None:
+        for player, optimiser in zip(self.phase.players, self.optimisers, strict=True):
+            for group in optimiser.param_groups:
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(player.learning_rate * factor)
+                else:
+                    group["lr"] = player.learning_rate * factor
+
+    # ---- what a checkpoint keeps ------------------------------------------------------------------------------------
+    def state(self) -> dict[str, Tensor]:
+        """The optimisers' tensors under flat names."""
+        return {
+            f"{i}.{j}.{key}": torch.as_tensor(value)
+            for i, optimiser in enumerate(self.optimisers)
+            for j, parameter in enumerate(optimiser.param_groups[0]["params"])
+            for key, value in optimiser.state.get(parameter, {}).items()
+            if value is not None
+        }
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """Put back what `state` gave; in place where a captured graph already points at the tensors."""
+        for name, tensor in tensors.items():
+            i, j, key = name.split(".", 2)
+            optimiser = self.optimisers[int(i)]
+            parameter = optimiser.param_groups[0]["params"][int(j)]
+            slot = optimiser.state[parameter]
+            if key in slot:
+                slot[key].copy_(tensor)
+            else:
+                on = parameter.device if self.on_gpu or key != "step" else "cpu"
+                slot[key] = tensor.to(on).clone(memory_format=torch.preserve_format)
+                if slot[key].shape == parameter.shape:  # same strides as the parameter, as the optimiser itself would have made it
+                    slot[key] = torch.empty_like(parameter).copy_(tensor)
