@@ -7,7 +7,7 @@ the forward pass has in hand anyway, so the backward pass costs one product. Sec
 M is non-negative, so nothing is ever subtracted in the first two: they are exactly 0 on a DAG (also in float32, where `tr exp(M) - n`
 leaves a residue), right to a few rounding errors however small the cycle, and inf, never NaN or a wrong number, when a number on a
 cycle leaves the range of the dtype. (A cycle whose weights multiply to less than that range is indistinguishable from none.)
-They launch the same kernels whatever the values, without asking the host, so a CUDA graph can capture them, forward and backward.
+All three launch the same kernels whatever the values, without asking the host, so a CUDA graph captures them, forward and backward.
 """
 
 from __future__ import annotations
@@ -116,14 +116,15 @@ class _Polynomial:
     def evaluate(self, squares: Tensor) -> tuple[Tensor, Tensor]:
         n = squares.shape[-1]
         step = _saturate(squares * (self.c / n))  # X
-        base = step + _eye(squares)  # I + X
+        eye = _eye(squares)
+        base = step + eye  # I + X
         growth = step if n > 1 else torch.zeros_like(step)  # G = (I + X)^m - I, at m = 1 (or 0)
         for bit in f"{n - 1:b}"[1:]:  # the bits of n - 1 from the top: double m, then add the bit
             growth = _saturate(torch.baddbmm(growth, growth, growth, beta=2))
             if bit == "1":
                 growth = _saturate(torch.baddbmm(step, growth, base))
         penalty = (growth * base.mT).sum((-2, -1)) + _trace(step)  # tr(G (I + X) + X), the n-th power without another product
-        return _or_inf(penalty, growth if n > 1 else step), _saturate((growth + _eye(squares)) * self.c)
+        return _or_inf(penalty, growth if n > 1 else step), _saturate((growth + eye) * self.c)
 
     def adjoint(self, squares: Tensor, response: Tensor, direction: Tensor) -> Tensor:
         n = squares.shape[-1]

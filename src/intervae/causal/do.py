@@ -22,7 +22,7 @@ Change = Callable[[Any], Any]  # current value of the variable, shape (N,), to i
 def interventions(do: Do | None, names: Sequence[str]) -> dict[str, Change]:
     """Check `do` against the known variable names and turn every entry into a function of the current value.
 
-    Works on numpy arrays and on tensors alike: the returned functions keep the type, device and dtype they are given.
+    Works on numpy arrays and on tensors alike: the returned functions keep the type, device and (floating) dtype they are given.
     """
     changes: dict[str, Change] = {}
     for name, value in (do or {}).items():
@@ -34,7 +34,7 @@ def interventions(do: Do | None, names: Sequence[str]) -> dict[str, Change]:
 
 def _hard(name: str, value: Any) -> Change:
     try:
-        target = np.asarray(value.detach().cpu() if isinstance(value, torch.Tensor) else value, dtype=np.float64)
+        target = _numbers(value)
     except (TypeError, ValueError):
         raise QueryError(f"do({name}={value!r}) is not a number; give a number, one number per sample, or a callable.") from None
     if not np.isfinite(target).all():
@@ -52,23 +52,36 @@ def _hard(name: str, value: Any) -> Change:
 
 def _soft(name: str, function: Callable) -> Change:
     def change(current: Any) -> Any:
-        new = function(current)
-        values = new.detach().cpu().numpy() if isinstance(new, torch.Tensor) else np.asarray(new, dtype=np.float64)
-        if values.shape not in ((), tuple(current.shape)):
-            raise QueryError(
-                f"the callable for {name!r} returned shape {values.shape} for {tuple(current.shape)} values; return one value per sample."
-            )
+        new = function(current.clone() if isinstance(current, torch.Tensor) else np.array(current))  # a callable that works in place is welcome
+        try:
+            values = _numbers(new)
+        except (TypeError, ValueError):
+            raise QueryError(f"the callable for {name!r} returned {new!r}, which is not a number; return one value per sample.") from None
+        if values.shape not in ((), np.shape(current)):
+            raise QueryError(f"the callable for {name!r} returned shape {values.shape} for {np.shape(current)} values; return one value per sample.")
         if not np.isfinite(values).all():
             raise QueryError(f"the callable for {name!r} returned a value that is not finite.")
-        return new if isinstance(new, torch.Tensor) and isinstance(current, torch.Tensor) and new.shape == current.shape else _like(values, current)
+        if isinstance(new, torch.Tensor) and isinstance(current, torch.Tensor) and new.shape == current.shape:
+            return new.to(device=current.device, dtype=_float_dtype(current))  # with its gradient
+        return _like(values, current)
 
     return change
 
 
+def _numbers(value: Any) -> np.ndarray:
+    return np.asarray(value.detach().cpu().double() if isinstance(value, torch.Tensor) else value, dtype=np.float64)
+
+
 def _like(target: np.ndarray, current: Any) -> Any:
     if isinstance(current, torch.Tensor):
-        return torch.as_tensor(target, dtype=current.dtype, device=current.device).expand(current.shape).clone()
-    return np.broadcast_to(target, np.shape(current)).astype(np.float64)
+        return torch.as_tensor(target, dtype=_float_dtype(current), device=current.device).expand(current.shape).clone()
+    dtype = np.asarray(current).dtype
+    return np.broadcast_to(target, np.shape(current)).astype(dtype if np.issubdtype(dtype, np.floating) else np.float64)
+
+
+def _float_dtype(tensor: torch.Tensor) -> torch.dtype:
+    """The tensor's own, unless it holds integers, which would cut off what an intervention sets."""
+    return tensor.dtype if tensor.is_floating_point() else torch.get_default_dtype()
 
 
 def propagate(

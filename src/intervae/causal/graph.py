@@ -29,7 +29,10 @@ class CausalGraph:
 
     def __post_init__(self) -> None:
         names = tuple(str(name) for name in self.names)
-        weights = np.array(self.weights, dtype=np.float64)
+        try:
+            weights = np.array(self.weights, dtype=np.float64) + 0.0  # -0.0 becomes 0.0, so that equal graphs hash alike
+        except (TypeError, ValueError):
+            raise DataError("the weights of a graph must be a square table of numbers.") from None
         if weights.shape != (len(names), len(names)):
             raise DataError(f"a graph over {len(names)} variables needs a {len(names)} x {len(names)} matrix, not shape {weights.shape}.")
         if len(set(names)) != len(names):
@@ -49,7 +52,10 @@ class CausalGraph:
         """`edges` are (cause, effect) or (cause, effect, weight)."""
         names = tuple(names)
         weights = np.zeros((len(names), len(names)))
-        for cause, effect, *weight in edges:
+        for edge in edges:
+            if isinstance(edge, str) or len(edge) not in (2, 3):
+                raise DataError(f"an edge is (cause, effect) or (cause, effect, weight), not {edge!r}.")
+            cause, effect, *weight = edge
             for name in (cause, effect):
                 if name not in names:
                     raise unknown("variable in an edge", name, names, DataError)
@@ -62,6 +68,9 @@ class CausalGraph:
 
     @classmethod
     def from_networkx(cls, graph: nx.DiGraph) -> CausalGraph:
+        """Nodes become names by str(); an edge without a weight gets 1."""
+        if not graph.is_directed():
+            raise DataError("a causal graph needs directed edges; give a networkx.DiGraph.")
         edges = [(str(a), str(b), float(d.get("weight", 1.0))) for a, b, d in graph.edges(data=True)]
         return cls.from_edges([str(node) for node in graph.nodes], edges)
 
@@ -133,7 +142,9 @@ class CausalGraph:
             return list(nx.lexicographical_topological_sort(self.to_networkx(), key=position.__getitem__))
         except nx.NetworkXUnfeasible:
             cycle = [a for a, _ in nx.find_cycle(self.to_networkx())]
-            raise DataError(f"the graph has a cycle ({' -> '.join([*cycle, cycle[0]])}), so it has no causal order; threshold it first.") from None
+            raise DataError(
+                f"the graph has a cycle ({' -> '.join([*cycle, cycle[0]])}), so it has no causal order; threshold it or use to_acyclic() first."
+            ) from None
 
     # ---- changing it ------------------------------------------------------------------------------------------------
     def threshold(self, smallest: float) -> CausalGraph:
@@ -141,16 +152,19 @@ class CausalGraph:
         return CausalGraph(self.names, np.where(np.abs(self.weights) >= smallest, self.weights, 0.0))
 
     def to_acyclic(self) -> CausalGraph:
-        """Drop the weakest edges that lie on cycles, one at a time, until none is left."""
-        weights = self.weights.copy()
-        while True:
-            graph = CausalGraph(self.names, weights)
-            if graph.is_acyclic:
-                return graph
-            reach = nx.to_numpy_array(nx.transitive_closure(graph.to_networkx()), nodelist=self.names, weight=None) > 0
-            on_cycle = (weights != 0) & reach.T  # j -> i lies on a cycle when i reaches j
-            strength = np.where(on_cycle, np.abs(weights), np.inf)
-            weights[np.unravel_index(np.argmin(strength), strength.shape)] = 0.0
+        """Keep edges from the strongest down (ties in the order of `edges`), leaving out each that would close a cycle of kept ones.
+
+        So only the weakest edge of a cycle goes, an edge on no cycle stays, and none of those left out could be put back.
+        """
+        kept = np.zeros_like(self.weights)
+        reaches = np.eye(len(self), dtype=bool)  # reaches[a, b]: b is a, or kept edges lead from a to b
+        causes, effects = np.nonzero(self.weights)
+        for e in np.argsort(-np.abs(self.weights[causes, effects]), kind="stable"):
+            j, i = causes[e], effects[e]
+            if not reaches[i, j]:
+                kept[j, i] = self.weights[j, i]
+                reaches |= np.outer(reaches[:, j], reaches[i])
+        return CausalGraph(self.names, kept)
 
     def subgraph(self, names: Sequence[str]) -> CausalGraph:
         rows = [self.index(name) for name in names]
@@ -162,8 +176,8 @@ class CausalGraph:
         if set(other.names) != set(self.names):
             raise DataError(f"graphs over different variables cannot be compared: {sorted(set(self.names) ^ set(other.names))} are in one only.")
         ours, theirs = self.adjacency, other.subgraph(self.names).adjacency
-        different = (ours != theirs) | (ours != theirs).T
-        return int(np.triu(different, 1).sum())
+        turned = (ours != ours.T) & (theirs == ours.T) & (ours == theirs.T)  # both entries of a pair that holds one edge, reversed
+        return int((ours != theirs).sum() - np.triu(turned, 1).sum())
 
     # ---- writing it -------------------------------------------------------------------------------------------------
     def to_networkx(self) -> nx.DiGraph:
@@ -177,7 +191,10 @@ class CausalGraph:
 
     def to_dot(self) -> str:
         """Graphviz text."""
-        quote = json.dumps
+
+        def quote(name: str) -> str:
+            return json.dumps(name, ensure_ascii=False)
+
         lines = [f"  {quote(name)};" for name in self.names]
         lines += [f'  {quote(a)} -> {quote(b)} [label="{w:.2g}"];' for a, b, w in self.edges]
         return "\n".join(["digraph {", *lines, "}", ""])

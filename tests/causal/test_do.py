@@ -1,0 +1,216 @@
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from intervae.causal.do import interventions, parse_do, propagate
+from intervae.causal.graph import CausalGraph
+from intervae.errors import QueryError
+
+# a -> b -> d, a -> c, and e on its own
+GRAPH = CausalGraph.from_edges("abcde", [("a", "b"), ("b", "d"), ("a", "c")])
+NOISE = {name: np.array([1.0, 2.0, 3.0]) * 10**power for power, name in enumerate("abcde")}
+
+
+def mechanism(name: str, values: dict) -> np.ndarray:
+    """Every variable is twice the sum of its parents plus its noise."""
+    return 2 * sum((values[parent] for parent in GRAPH.parents(name)), start=np.zeros(3)) + NOISE[name]
+
+
+def factual() -> dict:
+    values: dict = {}
+    for name in GRAPH.topological_order:
+        values[name] = mechanism(name, values)
+    return values
+
+
+def counterfactual(do: dict, values: dict | None = None) -> dict:
+    return propagate(values or factual(), GRAPH.topological_order, GRAPH.parents, mechanism, interventions(do, GRAPH.names))
+
+
+# ---- propagate ------------------------------------------------------------------------------------------------------
+def test_hard_intervention_reaches_the_descendants_with_their_own_noise():
+    after = counterfactual({"b": 7.0})
+    assert after["b"].tolist() == [7.0, 7.0, 7.0]
+    assert after["d"].tolist() == [14.0 + noise for noise in NOISE["d"]]
+
+
+def test_a_hard_intervention_cuts_the_variable_from_its_causes():
+    after = counterfactual({"a": 5.0, "b": 7.0})
+    assert after["b"].tolist() == [7.0, 7.0, 7.0]
+    assert after["c"].tolist() == [10.0 + noise for noise in NOISE["c"]]
+
+
+def test_what_is_no_descendant_is_the_very_same_object():
+    before = factual()
+    after = counterfactual({"b": 7.0}, before)
+    assert all(after[name] is before[name] for name in "ace")
+    assert all(after[name] is not before[name] for name in "bd")
+    assert all(np.array_equal(before[name], value) for name, value in factual().items())  # and the input dict is untouched
+
+
+def test_nothing_done_changes_nothing():
+    before = factual()
+    for do in (None, {}):
+        after = propagate(before, GRAPH.topological_order, GRAPH.parents, mechanism, interventions(do, GRAPH.names))
+        assert after is not before
+        assert all(after[name] is before[name] for name in GRAPH.names)
+
+
+def test_soft_intervention_changes_the_value_the_variable_would_have_had():
+    after = counterfactual({"b": lambda v: v + 5})
+    assert np.array_equal(after["b"], factual()["b"] + 5)
+    assert np.array_equal(after["d"], factual()["d"] + 10)
+    both = counterfactual({"a": 0.0, "b": lambda v: v + 5})  # b is recomputed under a = 0 first, then shifted
+    assert np.array_equal(both["b"], NOISE["b"] + 5)
+
+
+def test_order_of_the_dict_does_not_matter():
+    do = {"a": 4.0, "d": lambda v: v * 2, "b": np.array([1.0, 2.0, 3.0]), "e": -1.0}
+    results = [counterfactual(dict(order)) for order in itertools.permutations(do.items())]
+    for result in results[1:]:
+        assert all(np.array_equal(result[name], results[0][name]) for name in GRAPH.names)
+    assert results[0]["d"].tolist() == [2 * (2 * b + noise) for b, noise in zip([1.0, 2.0, 3.0], NOISE["d"], strict=True)]
+
+
+def test_only_what_is_reached_is_recomputed_and_once():
+    asked = []
+
+    def recompute(name, values):
+        asked.append(name)
+        return mechanism(name, values)
+
+    propagate(factual(), GRAPH.topological_order, GRAPH.parents, recompute, interventions({"a": 0.0}, GRAPH.names))
+    assert sorted(asked) == ["b", "c", "d"]
+    asked.clear()
+    propagate(factual(), GRAPH.topological_order, GRAPH.parents, recompute, interventions({"e": 0.0}, GRAPH.names))
+    assert asked == []
+
+
+# ---- interventions --------------------------------------------------------------------------------------------------
+def test_one_value_per_sample():
+    for values in ([1.0, 2.0, 3.0], np.array([1, 2, 3]), torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16)):
+        assert counterfactual({"b": values})["b"].tolist() == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_wrong_number_of_values_is_refused(count):
+    with pytest.raises(QueryError, match=rf"do\(b=...\) has {count} values for 3 samples"):
+        counterfactual({"b": np.zeros(count)})
+
+
+def test_an_unknown_name_is_told_the_known_ones():
+    with pytest.raises(QueryError, match=r"'ligth'.*did you mean 'light'\?.*Known: light, shadow"):
+        interventions({"ligth": 1.0}, ["shadow", "light"])
+    with pytest.raises(QueryError, match="known: light, shadow"):
+        interventions({"zzz": 1.0}, ["shadow", "light"])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1.0, float("nan"), 2.0], torch.tensor(float("nan")), None])
+def test_a_value_that_is_not_finite_is_refused_at_once(value):
+    with pytest.raises(QueryError, match="not finite"):
+        interventions({"b": value}, GRAPH.names)
+
+
+@pytest.mark.parametrize("value", ["bright", {"a": 1}, 1 + 2j, [[1.0], [2.0, 3.0]]])
+def test_what_is_no_number_is_refused_at_once(value):
+    with pytest.raises(QueryError, match="not a number"):
+        interventions({"b": value}, GRAPH.names)
+
+
+def test_a_table_of_values_is_refused():
+    with pytest.raises(QueryError, match=r"shape \(3, 1\)"):
+        interventions({"b": np.zeros((3, 1))}, GRAPH.names)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda v: v[:2], r"returned shape \(2,\) for \(3,\) values"),
+        (lambda v: v * np.nan, "not finite"),
+        (lambda v: None, "not finite"),
+        (lambda v: "much", "not a number"),
+        (lambda v: v[:, None], r"shape \(3, 1\)"),
+    ],
+)
+def test_what_a_callable_returns_is_checked(function, message):
+    with pytest.raises(QueryError, match=f"'b'.*{message}"):
+        counterfactual({"b": function})
+
+
+def test_a_callable_may_return_one_number_or_a_tensor_for_an_array():
+    assert counterfactual({"b": lambda v: 3})["b"].tolist() == [3.0, 3.0, 3.0]
+    after = counterfactual({"b": lambda v: torch.as_tensor(v) + 1})["b"]
+    assert isinstance(after, np.ndarray)
+    assert np.array_equal(after, factual()["b"] + 1)
+
+
+def test_a_callable_that_works_in_place_does_not_touch_the_factual_value():
+    def in_place(values):
+        values += 5
+        return values
+
+    before = factual()
+    after = counterfactual({"b": in_place}, before)
+    assert np.array_equal(after["b"], factual()["b"] + 5)
+    assert np.array_equal(before["b"], factual()["b"])
+    tensor = torch.zeros(3)
+    assert interventions({"b": in_place}, "b")["b"](tensor).tolist() == [5.0, 5.0, 5.0]
+    assert tensor.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("value", [2.5, np.full(3, 2.5), torch.full((3,), 2.5), lambda v: 2.5, lambda v: v.double() * 0 + 2.5])
+def test_tensors_stay_tensors_of_their_dtype(dtype, value):
+    after = interventions({"b": value}, "b")["b"](torch.zeros(3, dtype=dtype))
+    assert after.dtype == dtype
+    assert after.tolist() == [2.5, 2.5, 2.5]
+
+
+@pytest.mark.parametrize("value", [2.5, np.full(3, 2.5), lambda v: 2.5, lambda v: v + 2.5])
+def test_arrays_keep_a_floating_dtype_and_integers_are_not_cut_off(value):
+    change = interventions({"b": value}, "b")["b"]
+    assert change(np.zeros(3, dtype=np.float32)).dtype == np.float32
+    assert change(np.zeros(3, dtype=np.int64)).tolist() == [2.5, 2.5, 2.5]
+    assert change(torch.zeros(3, dtype=torch.int64)).tolist() == [2.5, 2.5, 2.5]
+
+
+def test_gradients_flow_through_a_soft_intervention():
+    current = torch.ones(3, requires_grad=True)
+    interventions({"b": lambda v: 3 * v}, "b")["b"](current).sum().backward()
+    assert current.grad.tolist() == [3.0, 3.0, 3.0]
+
+
+def test_the_result_of_a_hard_intervention_can_be_written_to():
+    target = np.array([1.0, 2.0, 3.0])
+    after = interventions({"b": target}, "b")["b"](np.zeros(3))
+    after[0] = 9
+    assert target.tolist() == [1.0, 2.0, 3.0]
+    spread = interventions({"b": 1.0}, "b")["b"](torch.zeros(3))
+    spread[0] = 9  # not three views of one number
+    assert spread.tolist() == [9.0, 1.0, 1.0]
+
+
+# ---- the command line's form ----------------------------------------------------------------------------------------
+def test_parse_do():
+    assert parse_do(["light=40", " pendulum = -1e1 "]) == {"light": 40.0, "pendulum": -10.0}
+    assert parse_do([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["light"], "name=value"),
+        (["=3"], "name=value"),
+        (["light="], "not a number"),
+        (["light=bright"], "'bright' is not a number"),
+        (["light=4=5"], "not a number"),
+        (["light=nan"], "finite"),
+        (["light=-inf"], "finite"),
+        (["light=1", "light=2"], "'light' twice"),
+    ],
+)
+def test_parse_do_says_what_is_wrong(texts, message):
+    with pytest.raises(QueryError, match=message):
+        parse_do(texts)
