@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from intervae.causal.linear import structural_matrix
+from intervae.causal.linear import inverse_and_log_det, structural_matrix
 
 
 def reparametrise(mean: Tensor, log_variance: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -52,14 +52,11 @@ def kl_pushed_forward(
         (B,)
     """
     prior_log_variance = _tensor(prior_log_variance, exogenous_mean)
-    system = structural_matrix(weights)
-    eye = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
-    push = torch.linalg.solve_ex(system, eye).result  # C (n, n)
-    log_volume = -torch.linalg.slogdet(system).logabsdet  # log |det C|
+    push, log_det = inverse_and_log_det(structural_matrix(weights))  # C (n, n)
     variance = push.square() @ exogenous_log_variance.exp()  # (B, n, k), the variance of each z_i
     distance = (push @ exogenous_mean - prior_mean).square()
     terms = (variance + distance) * torch.exp(-prior_log_variance) - 1 + prior_log_variance - exogenous_log_variance
-    return _total(0.5 * terms) - exogenous_mean.shape[-1] * log_volume
+    return _total(0.5 * terms) + exogenous_mean.shape[-1] * log_det
 
 
 def _total(terms: Tensor) -> Tensor:
