@@ -172,6 +172,16 @@ def test_overflow_is_inf_and_never_nan(penalty):
 
 
 @pytest.mark.parametrize("penalty", EXACT)
+def test_an_overflow_inside_a_moderate_cycle_is_not_hidden(penalty):
+    """The path 0 -> 1 -> 2 (10^40) leaves float32, the tiny edge back would bring the product into range again with a wrong number."""
+    weights = torch.zeros(3, 3)
+    weights[0, 1] = weights[1, 2] = 1e10
+    weights[2, 0] = 3e-20
+    assert penalty(weights).item() == math.inf
+    assert 0 < penalty(weights.double()).item() < 10
+
+
+@pytest.mark.parametrize("penalty", EXACT)
 def test_hundred_float32_variables_agree_with_double(penalty):
     weights = random_weights(100, 0, size=3.0, dtype=torch.float32).requires_grad_()
     double = weights.detach().double().requires_grad_()
