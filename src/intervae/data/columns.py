@@ -156,7 +156,7 @@ class _Column:
             text = ~self.is_number
             raise DataError(
                 f"{self.place(text)}: {self.name!r} is {self.text(text)!r}, which is not a number; "
-                f'correct it, or pass kinds={{"{self.name}": "categorical"}} if the column is meant as text.'
+                f'correct it, pass kinds={{"{self.name}": "categorical"}} if it is meant as text, or leave the column out with variables=[...].'
             )
 
 

@@ -109,7 +109,7 @@ class Table:
         for row, value in enumerate(self.columns[name]):
             if value.lower() in MISSING:
                 raise DataError(f"{self.where(row)}: {name!r} has no value; fill it in or remove the row.")
-        return self.columns[name].astype(str)
+        return self.columns[name]
 
 
 def read_table(path: Path) -> Table:
@@ -199,7 +199,10 @@ def restrict_graph(graph: CausalGraph, names: Sequence[str], where: str) -> Caus
 # ---- the files it names -------------------------------------------------------------------------------------------------
 def _locate(root: Path, table: Table) -> tuple[list[Path], list[str]]:
     """Where each row's image is, and the images that no row names."""
-    found = dict(_images_below(root))
+    try:
+        found = dict(_images_below(root))
+    except OSError as error:
+        raise DataError(f"{error.filename} cannot be listed ({error.strerror}); check its permissions.") from None
     used: dict[str, int] = {}
     paths = []
     for row, written in enumerate(table.files):

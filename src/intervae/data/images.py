@@ -22,7 +22,7 @@ from PIL import Image, ImageOps
 from intervae.errors import DataError, UsageError
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
-FORMATS = ("PNG", "JPEG", "MPO", "BMP", "GIF", "TIFF", "WEBP")  # Pillow knows more, some of which start other programs
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")  # Pillow knows more, some of which start other programs
 MOST_CHANNELS = 16
 CHUNK = 1024  # images converted at a time
 Size = tuple[int, int]  # height, width

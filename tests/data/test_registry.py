@@ -1,0 +1,229 @@
+"""load_data by name and by path, what it refuses, and reload: the same data again from what a run keeps."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import TensorDataset
+
+from intervae.data import Variable, build_dataset, datasets, load_data, register, reload
+from intervae.data import registry as registry_module
+from intervae.errors import DataError, UsageError
+
+N = 24
+DOCS = Path(__file__).parents[2] / "docs" / "own-data.md"
+
+
+@pytest.fixture
+def npz(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "d.npz", images=rng.integers(0, 256, (N, 8, 8)).astype(np.uint8), labels=rng.normal(size=(N, 3)), names=["a", "b", "c"])
+    return tmp_path / "d.npz"
+
+
+@pytest.fixture
+def grey(monkeypatch):
+    """A registered data set that tells what it was called with."""
+    monkeypatch.setattr(registry_module, "_entries", dict(registry_module._entries))
+    calls = []
+
+    def load(*, size: int = 8, shade: int = 3, seed: int = 0):
+        calls.append({"size": size, "shade": shade, "seed": seed})
+        images = np.full((N, 1, size, size), shade, np.uint8)
+        labels = np.random.default_rng(seed).normal(size=(N, 2))
+        return build_dataset("grey", images, labels, [Variable("up"), Variable("down")], seed=seed)
+
+    register("grey", "plain grey squares", "nothing", lambda: load)
+    return calls
+
+
+def same(first, second) -> bool:
+    pairs = [(getattr(first, s), getattr(second, s)) for s in ("train", "validation", "test")]
+    return (
+        all(torch.equal(a.images, b.images) and torch.equal(a.labels, b.labels) for a, b in pairs)
+        and first.variables == second.variables
+        and first.graph == second.graph
+    )
+
+
+# ---- names --------------------------------------------------------------------------------------------------------------
+def test_the_list_names_every_data_set_with_a_line_about_it():
+    entries = {entry.name: entry for entry in datasets()}
+    assert {"pendulum", "flow"} <= set(entries)
+    assert list(entries) == sorted(entries)
+    assert all(entry.description and entry.needs and "\n" not in entry.description for entry in entries.values())
+
+
+def test_listing_imports_no_simulator():
+    code = "import sys; from intervae.data import datasets; datasets(); print([m for m in sys.modules if m.startswith('intervae.data.simulators')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_registered_loader_gets_what_it_takes(grey):
+    data = load_data("grey", size=10, seed=2, shade=9)
+    assert grey == [{"size": 10, "shade": 9, "seed": 2}]
+    assert data.source == {"name": "grey", "options": {"size": 10, "seed": 2, "shade": 9}}
+    load_data("grey")
+    assert grey[-1] == {"size": 8, "shade": 3, "seed": 0}
+    assert load_data("grey", variables=["down"]).names == ("down",)
+
+
+def test_a_registered_loader_refuses_what_it_does_not_take(grey):
+    with pytest.raises(UsageError, match="unknown option of grey 'shadow'; did you mean 'shade'"):
+        load_data("grey", shadow=3)
+    for name, value in (("kinds", {"up": "binary"}), ("group", "up"), ("test", 0.5), ("validation", 0.3)):
+        with pytest.raises(UsageError, match=f"{name}= does not apply to 'grey'; it takes size, shade, seed"):
+            load_data("grey", **{name: value})
+    with pytest.raises(UsageError, match="unknown variable 'upp'; did you mean 'up'"):
+        load_data("grey", variables=["upp"])
+    with pytest.raises(UsageError, match="a data set called 'grey' is already registered"):
+        register("grey", "again", "nothing", lambda: None)
+
+
+def test_a_registered_name_comes_before_a_folder_of_that_name(grey, npz, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grey").mkdir()
+    assert load_data("grey").name == "grey"
+    with pytest.raises(DataError, match=r"there is no labels.csv in .*grey"):
+        load_data("./grey")
+    assert load_data("d.npz").names == ("a", "b", "c")
+
+
+def test_simulators_are_registered(tmp_path):
+    for name in ("pendulum", "flow"):
+        data = load_data(name, size=16, samples=40, seed=1)
+        assert data.simulator is not None
+        assert data.spec.image_shape == (3, 16, 16)
+        assert json.loads(json.dumps(dict(data.source))) == data.source
+        assert same(data, reload(json.loads(json.dumps(dict(data.source)))))
+        assert load_data(name, size=(16, 16), samples=40).spec.image_shape == (3, 16, 16)
+        with pytest.raises(UsageError, match="is drawn square; give one number"):
+            load_data(name, size=(16, 20))
+        with pytest.raises(UsageError, match=f"unknown option of {name} 'sample'; did you mean 'samples'"):
+            load_data(name, sample=10)
+
+
+# ---- everything else ----------------------------------------------------------------------------------------------------
+def test_a_wrong_name_lists_near_ones_and_what_else_is_accepted():
+    with pytest.raises(
+        UsageError, match=r"unknown data set 'pendulm'; did you mean 'pendulum'.*no file or folder of that name.*labels.csv, an .npz or .h5 file"
+    ):
+        load_data("pendulm")
+    with pytest.raises(UsageError, match=r"unknown data set 'my/xrays'; known: .*pendulum"):
+        load_data("my/xrays")
+
+
+def test_what_cannot_be_data_is_refused(tmp_path):
+    (tmp_path / "table.csv").write_text("a,b")
+    with pytest.raises(UsageError, match=r"table.csv is neither a folder nor an .npz or .h5 file"):
+        load_data(tmp_path / "table.csv")
+    for wrong in (42, None, {"images": []}):
+        with pytest.raises(UsageError, match=f"load_data cannot read a {type(wrong).__name__}; give a registered name"):
+            load_data(wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"validation": 0}, r"validation=0 must be a fraction between 0 and 1"),
+        ({"test": 1.0}, r"test=1.0 must be a fraction"),
+        ({"test": "0.2"}, r"test='0.2' must be a fraction"),
+        ({"validation": float("nan")}, "validation=nan must be a fraction"),
+        ({"seed": -1}, "seed=-1 must be a whole number"),
+        ({"seed": 1.5}, r"seed=1.5 must be a whole number"),
+        ({"nams": ["x"]}, r"unknown option of .*d.npz 'nams'; did you mean 'names'"),
+        ({"channels": 1}, "unknown option of .* 'channels'"),
+    ],
+)
+def test_wrong_arguments_are_refused(npz, options, said):
+    with pytest.raises(UsageError, match=said):
+        load_data(npz, **options)
+
+
+def test_the_fractions_are_what_is_drawn(npz):
+    data = load_data(npz, validation=0.5, test=0.25)
+    assert (len(data.train), len(data.validation), len(data.test)) == (9, 9, 6)
+
+
+# ---- reload -------------------------------------------------------------------------------------------------------------
+def test_reload_gives_the_same_data_from_json(npz, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = {
+        "size": (4, 6),
+        "variables": ["c", "a"],
+        "kinds": {"c": "continuous"},
+        "validation": np.float32(0.25),
+        "test": 0.3,
+        "seed": np.int64(7),
+    }
+    data = load_data("d.npz", **options)
+    kept = json.loads(json.dumps(dict(data.source)))
+    monkeypatch.chdir("/")
+    again = reload(kept)
+    assert same(data, again)
+    assert again.source == data.source
+    assert again.names == ("c", "a")
+    assert not same(data, reload({**kept, "options": {**kept["options"], "seed": 8}}))
+    assert reload(load_data(npz).select(["b"]).source).names == ("b",)
+
+
+def test_reload_of_a_folder_keeps_its_own_options(tmp_path):
+    rng = np.random.default_rng(1)
+    rows = ["file,x,patient"]
+    for i in range(N):
+        Image.fromarray(rng.integers(0, 256, (6, 6, 3)).astype(np.uint8)).save(tmp_path / f"{i}.png")
+        rows.append(f"{i}.png,{i % 3},p{i // 3}")
+    (tmp_path / "labels.csv").write_text("\n".join(rows))
+    data = load_data(tmp_path, channels=1, group="patient", kinds={"x": "categorical"}, seed=5)
+    again = reload(json.loads(json.dumps(dict(data.source))))
+    assert again.spec.image_shape == (1, 6, 6)
+    assert again.variables[0].kind == "categorical"
+    assert same(data, again)
+
+
+def test_reload_of_a_folder_that_is_called_like_a_registered_name(npz, grey, tmp_path):
+    npz.rename(tmp_path / "grey.npz")
+    assert reload(load_data(tmp_path / "grey.npz").source).names == ("a", "b", "c")
+
+
+def test_reload_says_why_it_cannot(npz):
+    data = load_data(TensorDataset(torch.zeros(N, 1, 4, 4), torch.arange(N)))
+    kept = json.loads(json.dumps(dict(data.source)))
+    with pytest.raises(DataError, match="came from a TensorDataset in memory, which cannot be loaded again; pass that object to load_data once more"):
+        reload(kept)
+    kept = load_data(npz).source
+    with np.load(npz) as old:
+        arrays = {key: old[key] for key in old.files}
+    np.savez(npz, images=arrays["images"][:-1], labels=arrays["labels"][:-1], names=arrays["names"])
+    with pytest.raises(DataError, match=r"d.npz had 24 samples and has 23 now, so its splits differ"):
+        reload(kept)
+    npz.unlink()
+    with pytest.raises(DataError, match=r"the data is no longer at .*d.npz; put it back, or load it with load_data"):
+        reload(kept)
+    with pytest.raises(DataError, match="has neither a name nor a path"):
+        reload({"options": {}})
+    with pytest.raises(UsageError, match="unknown data set 'gone'"):
+        reload({"name": "gone"})
+
+
+# ---- the documentation --------------------------------------------------------------------------------------------------
+def test_the_example_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
+    blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "example.py").write_text("\n".join(blocks), encoding="utf-8")
+    runpy.run_path("example.py")
+    shown = capsys.readouterr().out
+    assert "Dataset(my_folder: " in shown
+    for output in re.findall(r"```text\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL):
+        assert output in shown
