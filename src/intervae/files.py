@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -21,9 +22,17 @@ def write_bytes(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True) if temporary.parent.is_dir() else None
-        raise cannot_write(path, error) from error
+    except BaseException as error:  # Ctrl-C included
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise cannot_write(path, error) from error
+        raise
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Temporary files that a process killed in the middle of `write_bytes` left in `folder`."""
+    return [path for path in folder.glob(".*.tmp") if path.name.removesuffix(".tmp").rpartition(".")[2].isdigit()]
 
 
 def write_text(path: Path, text: str) -> None:
@@ -51,5 +60,5 @@ def read_json(path: Path, what: str) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunError(f"{path.parent} has no {path.name} ({what}), so it is not a complete run folder.") from None
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise RunError(f"{path} ({what}) cannot be read: {error}.") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -56,12 +57,16 @@ def _convert(key: str, value: Any, hint: Any) -> Any:
             raise UsageError(f"{key}={value!r} is not a choice; choose one of {', '.join(map(str, arguments))}.")
         return value
     if origin is tuple:
-        parts = value.split(",") if isinstance(value, str) else value
-        return tuple(_convert(key, part, arguments[0]) for part in parts)
+        parts = value.strip("()[] ").split(",") if isinstance(value, str) else value
+        if not isinstance(parts, Iterable) or isinstance(parts, Mapping):
+            raise UsageError(f"{key}={value!r} is not a list; give values with commas between them, such as {key}=32,64.")
+        return tuple(_convert(key, part.strip() if isinstance(part, str) else part, arguments[0]) for part in parts)
     if hint is bool:
         return _boolean(key, value)
     if hint in (int, float):
         return _number(key, value, hint)
+    if hint is str and not isinstance(value, str):
+        raise UsageError(f"{key}={value!r} is not a text.")
     return value
 
 
@@ -78,9 +83,11 @@ def _boolean(key: str, value: Any) -> bool:
 def _number(key: str, value: Any, kind: type) -> int | float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UsageError(f"{key}={value!r} is not a number.") from None
-    if number != number or number in (float("inf"), float("-inf")):
+    if isinstance(value, bool):
+        raise UsageError(f"{key}={value!r} is not a number.")
+    if not math.isfinite(number):
         raise UsageError(f"{key}={value!r} must be finite.")
     if kind is int and number != int(number):
         raise UsageError(f"{key}={value!r} must be a whole number.")

@@ -1,0 +1,66 @@
+"""Fixtures for all tests: tiny data, so that a whole training takes a fraction of a second, and one thread, as machines are shared."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from intervae.data.base import Dataset, Variable, build_dataset
+from intervae.data.simulators import Pendulum
+
+torch.set_num_threads(1)
+
+MakeData = Callable[..., Dataset]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test marked `gpu` needs a CUDA device."""
+    if not torch.cuda.is_available():
+        for item in items:
+            if "gpu" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
+
+
+@pytest.fixture(scope="session")
+def pendulum() -> Dataset:
+    """96 Pendulum pictures of 16 x 16 with their true graph and simulator."""
+    return Pendulum().dataset(size=16, samples=96)
+
+
+@pytest.fixture(scope="session")
+def make_data() -> MakeData:
+    return made_data
+
+
+def made_data(
+    shape: tuple[int, int, int] = (1, 16, 16),
+    *,
+    samples: int = 64,
+    kinds: tuple[str, ...] = ("continuous", "continuous", "continuous"),
+    seed: int = 0,
+) -> Dataset:
+    """Pictures of any (channels, height, width) that show the chain a -> b -> c: brightness, a horizontal and a vertical ramp."""
+    rng = np.random.default_rng(seed)
+    names = "abcdefgh"[: len(kinds)]
+    table = np.zeros((samples, len(kinds)))
+    for i, kind in enumerate(kinds):
+        value = rng.normal(size=samples) + (0.8 * table[:, i - 1] if i else 0.0)
+        table[:, i] = value > np.median(value) if kind == "binary" else value
+    channels, height, width = shape
+    ramps = [
+        np.ones((height, width)),
+        np.linspace(-1, 1, width)[None, :] * np.ones((height, 1)),
+        np.linspace(-1, 1, height)[:, None] * np.ones((1, width)),
+    ]
+    brightness = sum(table[:, i, None, None] * ramps[i % 3] for i in range(len(kinds)))
+    strength = np.linspace(1, 0.5, channels)[None, :, None, None]
+    images = (255 / (1 + np.exp(-brightness[:, None] * strength))).astype(np.uint8)
+    variables = [Variable(name, kind) for name, kind in zip(names, kinds, strict=True)]  # type: ignore[arg-type]
+    return build_dataset("made", images, table, variables, seed=seed, source={"name": "made"})
