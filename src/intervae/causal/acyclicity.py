@@ -7,7 +7,8 @@ the forward pass has in hand anyway, so the backward pass costs one product. Sec
 M is non-negative, so nothing is ever subtracted in the first two: they are exactly 0 on a DAG (also in float32, where `tr exp(M) - n`
 leaves a residue), right to a few rounding errors however small the cycle, and inf, never NaN or a wrong number, when a number on a
 cycle leaves the range of the dtype. (A cycle whose weights multiply to less than that range is indistinguishable from none.)
-All three launch the same kernels whatever the values, without asking the host, so a CUDA graph captures them, forward and backward.
+They launch the same kernels whatever the values, without asking the host, so a CUDA graph captures them, forward and backward. (log_det
+leaves that to the GPU library's LU: one matrix is captured after a warm-up call, a batch is not promised.)
 """
 
 from __future__ import annotations
