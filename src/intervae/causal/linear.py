@@ -36,7 +36,7 @@ def to_exogenous(endogenous: Tensor, weights: Tensor) -> Tensor:
 
 def inverse_and_log_det(system: Tensor) -> tuple[Tensor, Tensor]:
     """The inverse C (n, n) of I - A^T and log |det (I - A^T)|, differentiable once."""
-    return _Inverse.apply(system)  # type: ignore[no-untyped-call]
+    return _Inverse.apply(system)
 
 
 class _Inverse(torch.autograd.Function):
@@ -55,9 +55,10 @@ class _Inverse(torch.autograd.Function):
         ctx.save_for_backward(output[0])
 
     @staticmethod
-    def backward(ctx: Any, inverse_gradient: Tensor, log_det_gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, inverse_gradient: Tensor, log_det_gradient: Tensor) -> Tensor:
         (inverse,) = ctx.saved_tensors
-        return inverse.mT @ (log_det_gradient[..., None, None] * torch.eye(inverse.shape[-1], dtype=inverse.dtype, device=inverse.device) - inverse_gradient @ inverse.mT)
+        eye = torch.eye(inverse.shape[-1], dtype=inverse.dtype, device=inverse.device)
+        return inverse.mT @ (log_det_gradient[..., None, None] * eye - inverse_gradient @ inverse.mT)
 
 
 def eliminate(system: Tensor) -> tuple[Tensor, Tensor]:
