@@ -77,15 +77,22 @@ def brute_force(x, y, alpha, c, estimator):
     return max(cells), sum(cells)
 
 
+KINDS = {
+    "continuous": lambda x, noise: (x, x**2 + 0.5 * noise),
+    "coarse": lambda x, noise: (np.round(2 * x), np.round(2 * x + noise)),
+    "fine": lambda x, noise: (np.round(4 * x), np.round(4 * x + noise)),
+    "binary": lambda x, noise: (x, (x + noise > 0.3).astype(float)),
+    "categories": lambda x, noise: ((noise > 0).astype(float), np.digitize(x + noise, [-0.5, 0.5])),
+}
+
+
 @pytest.mark.parametrize("estimator", sorted(ESTIMATORS))
-@pytest.mark.parametrize("c", [1, 15])
-@pytest.mark.parametrize("ties", [None, 2, 4])
-def test_equals_the_definition_by_brute_force(estimator, c, ties):
+@pytest.mark.parametrize("c", [1, 1.7, 15])
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_equals_the_definition_by_brute_force(estimator, c, kind):
     generator = np.random.default_rng(0)
-    for n in (4, 7, 10, 12):
-        x = generator.normal(size=n)
-        y = np.round(ties * x) + generator.integers(0, 3, n) if ties else x**2 + 0.5 * generator.normal(size=n)
-        x = np.round(ties * x) if ties else x
+    for n in (4, 7, 10, 12, 13):
+        x, y = KINDS[kind](*generator.normal(size=(2, n)))
         largest, total = brute_force(x, y, 1.0, c, estimator)
         assert mic(x, y, alpha=1.0, c=c, estimator=estimator) == pytest.approx(largest, abs=1e-12)
         assert tic(x, y, alpha=1.0, c=c, estimator=estimator, normalised=False) == pytest.approx(total, abs=1e-12)

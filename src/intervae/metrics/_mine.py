@@ -183,19 +183,16 @@ def _segment_scores(counts, t, scores, out):
     at, bt, ct = a[t], b[t], c[t]
     for s in range(t):
         out[s] = scores[bt - b[s]] + scores[ct - c[s]] - scores[at - a[s]]
-    r = 3
-    while r + 3 <= rows:
-        a, b, c, d = counts[r], counts[r + 1], counts[r + 2], counts[r + 3]
-        at, bt, ct, dt = a[t], b[t], c[t], d[t]
+    for r in range(3, rows, 2):
+        a, b = counts[r], counts[r + 1]
+        at, bt = a[t], b[t]
         for s in range(t):
-            out[s] += scores[at - a[s]] + scores[bt - b[s]] + scores[ct - c[s]] + scores[dt - d[s]]
-        r += 4
-    while r <= rows:
-        a = counts[r]
+            out[s] += scores[at - a[s]] + scores[bt - b[s]]
+    if rows % 2 == 1:
+        a = counts[rows]
         at = a[t]
         for s in range(t):
             out[s] += scores[at - a[s]]
-        r += 1
 
 
 @inner
