@@ -7,17 +7,25 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Callable
+from dataclasses import fields
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from intervae.causal.graph import CausalGraph
 from intervae.data.base import Dataset, Variable, build_dataset
 from intervae.data.simulators import Pendulum
+from intervae.models import MODELS, Model, create
 
 torch.set_num_threads(1)
 
-MakeData = Callable[..., Dataset]
+# Of these a model takes what its Settings have, so that a newly registered model is quick without an entry of its own.
+SMALL = {"dims": 2, "channels": (8, 8), "hidden": 32, "mechanism_hidden": 8, "epochs": 2, "batch_size": 16}
+# What a model needs beyond them: name -> function of the data.
+QUICK: dict[str, Callable[[Dataset], dict[str, Any]]] = {"causal-vae": lambda data: {"graph": data.graph or "joint"}}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,11 +43,24 @@ def pendulum() -> Dataset:
 
 
 @pytest.fixture(scope="session")
-def make_data() -> MakeData:
-    return made_data
+def make_data() -> Callable[..., Dataset]:
+    """`make_data(shape, samples=, kinds=, seed=)`, see `_make_data`."""
+    return _make_data
 
 
-def made_data(
+@pytest.fixture(scope="session")
+def make_model() -> Callable[..., Any]:
+    """`make_model(name, data, **settings)`: the smallest useful model of that name."""
+
+    def make(name: str, data: Dataset, **changes: Any) -> Model:
+        known = {f.name for f in fields(MODELS[name].Settings)}
+        settings = {key: value for key, value in SMALL.items() if key in known}
+        return create(name, data, **{**settings, **QUICK.get(name, lambda _: {})(data), **changes})
+
+    return make
+
+
+def _make_data(
     shape: tuple[int, int, int] = (1, 16, 16),
     *,
     samples: int = 64,
@@ -63,4 +84,5 @@ def made_data(
     strength = np.linspace(1, 0.5, channels)[None, :, None, None]
     images = (255 / (1 + np.exp(-brightness[:, None] * strength))).astype(np.uint8)
     variables = [Variable(name, kind) for name, kind in zip(names, kinds, strict=True)]  # type: ignore[arg-type]
-    return build_dataset("made", images, table, variables, seed=seed, source={"name": "made"})
+    graph = CausalGraph.from_edges(names, pairwise(names))
+    return build_dataset("made", images, table, variables, seed=seed, graph=graph, source={"name": "made"})

@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_refused_by_name_value_and_remedy(values: dict[str,
 
 def test_flat_settings_find_their_owners() -> None:
     assert split_settings({"heat": 200, "eggs": 1, "fan": False}, Cake, Oven) == [{"eggs": 1}, {"heat": 200, "fan": False}]
-    with pytest.raises(UsageError, match="heet.*did you mean 'heat'"):
+    with pytest.raises(UsageError, match=r"heet.*did you mean 'heat'"):
         split_settings({"heet": 200}, Cake, Oven)
 
 

@@ -73,13 +73,20 @@ def build_model(config: Any, folder: Path) -> Model:
         raise RunError(f"{folder / 'config.json'} is not the config of an intervae run.")
     if config.get("format") != FORMAT:
         raise RunError(f"{folder / 'config.json'} has format {config.get('format')!r}; this version of intervae reads format {FORMAT}.")
-    if config["model"] not in MODELS:
+    if not isinstance(config["model"], str) or config["model"] not in MODELS:
         raise RunError(f"{folder} holds a model {config['model']!r}, which this version of intervae does not know; known: {', '.join(MODELS)}.")
     try:
         return MODELS[config["model"]](Spec.from_json(config["spec"]), **config.get("settings", {}))
     except IntervaeError as error:
         raise RunError(f"{folder / 'config.json'}: {error}") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:  # a damaged config can break a network anywhere
         raise RunError(f"{folder / 'config.json'} does not describe a model ({type(error).__name__}: {error}).") from None
 
 
@@ -89,9 +96,10 @@ def load_tensors(model: Model, tensors: dict[str, torch.Tensor], path: Path) -> 
     for name, tensor in expected.items():
         if name not in tensors:
             raise RunError(f"{path} lacks the tensor {name!r}; it belongs to another model or is damaged.")
-        if tensors[name].shape != tensor.shape:
+        found, wanted = ((t.dtype, tuple(t.shape)) for t in (tensors[name], tensor))
+        if found != wanted:
             raise RunError(
-                f"{path}: tensor {name!r} has shape {tuple(tensors[name].shape)} where the config says {tuple(tensor.shape)}; the two do not belong together."
+                f"{path}: tensor {name!r} is {found[0]} {found[1]} where the config says {wanted[0]} {wanted[1]}; the two do not belong together."
             )
     extra = sorted(set(tensors) - set(expected))
     if extra:
@@ -133,7 +141,8 @@ def model_card(model: Model, config: dict[str, Any]) -> str:
     lines += [f"- images: {' x '.join(map(str, model.spec.image_shape))} (channels, height, width)"]
     lines += [f"- parameters: {sum(p.numel() for p in model.parameters()):,}"]
     if "seed" in config:
-        lines += [f"- seed {config['seed']}, trained on {config.get('hardware', 'unknown hardware')}, {config.get('date', '')}, {config.get('seconds', 0):.0f} s"]
+        seconds, machine = config.get("seconds", 0), config.get("hardware", "unknown hardware")
+        lines += [f"- seed {config['seed']}, trained on {machine}, {config.get('date', '')}, {seconds:.0f} s"]
     if model.spec.variables:
         lines += ["", "| variable | kind | unit | range in training |", "|---|---|---|---|"]
         lines += [f"| {v.name} | {v.kind} | {v.unit} | {v.low:.4g} to {v.high:.4g} |" for v in model.spec.variables]

@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 Likelihood = Literal["bernoulli", "gaussian", "laplace"]
 
@@ -19,7 +19,7 @@ def negative_log_likelihood(output: Tensor, images: Tensor, likelihood: Likeliho
     `scale` the standard deviation or the Laplace width.
     """
     if likelihood == "bernoulli":
-        loss = F.binary_cross_entropy_with_logits(output, images, reduction="none")
+        loss = functional.binary_cross_entropy_with_logits(output, images, reduction="none")
     elif likelihood == "gaussian":
         loss = ((torch.sigmoid(output) - images) / scale).square() / 2 + math.log(scale * math.sqrt(2 * math.pi))
     else:
