@@ -35,7 +35,7 @@ def save_checkpoint(path: Path, progress: Progress, groups: dict[str, dict[str, 
 
 def load_checkpoint(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
     if not path.is_file():
-        raise RunError(f"{path.parent.parent} has no checkpoint to resume from; start it again without --resume.")
+        raise RunError(f"{path.parent.parent} has no checkpoint to resume from; start it again with --overwrite.")
     groups: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimiser": {}}
     try:
         with safe_open(path, framework="pt") as file:

@@ -10,7 +10,8 @@ import math
 import shlex
 import sys
 import time
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ import torch
 from torch import Tensor
 
 from intervae.data.base import Dataset, Split
-from intervae.errors import DataError, RunError, TrainingError
-from intervae.files import read_json, write_json
+from intervae.errors import DataError, RunError, TrainingError, UsageError
+from intervae.files import cannot_write, leftovers, read_json, write_json
 from intervae.models.base import Model
 from intervae.models.phases import Phase
 from intervae.models.storage import describe_model, hardware, load_tensors, revision, save_model, versions
@@ -64,8 +65,15 @@ def fit(
         options: see `Options`.
     """
     if model.spec != data.spec:
-        raise DataError(f"the model was made for {model.spec.image_shape} images with {', '.join(model.spec.names)}; this data differs. Create it from this data.")
-    how = build_settings(Options, options)
+        raise DataError(
+            f"the model was made for {model.spec.image_shape} images with {', '.join(model.spec.names)}; this data differs. Create it from this data."
+        )
+    for name in options:
+        if name in {f.name for f in fields(model.Settings)}:
+            raise UsageError(f"{name} is a setting of the model, not of its training: create it with {name}=.")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise UsageError(f"seed={seed!r} must be a whole number, 0 or more.")
+    how, seed = build_settings(Options, options), int(seed)
     trainer = Trainer(model, data, seed, Path(out) if out is not None else None, choose_device(device), how)
     return trainer.run(resume=resume, overwrite=overwrite)
 
@@ -104,37 +112,50 @@ class Trainer:
         if self.out is None:
             if resume:
                 raise RunError("resume needs the folder of the run: pass out=.")
-            return self._start()
-        if resume:
-            return self._resume()
-        if (self.out / "config.json").exists() and not overwrite:
-            raise RunError(f"{self.out} already holds a run; pass --resume to go on with it, --overwrite to replace it, or choose another --out.")
-        if self.out.exists() and not (self.out / "config.json").exists() and (not self.out.is_dir() or any(self.out.iterdir())):
-            raise RunError(f"{self.out} is not empty and not a run of intervae; choose another --out.")
-        for stale in (self.out / "model.safetensors", self.out / "metrics.jsonl", self.checkpoint):
-            stale.unlink(missing_ok=True)  # type: ignore[union-attr]
-        self._start()
-        write_json(self.out / "config.json", self.config())
-        self._write_checkpoint()
+            self._start()
+        elif resume:
+            self._resume(self.out)
+        else:
+            self._clear(self.out, overwrite)
+            self._start()
+            write_json(self.out / "config.json", self.config())
+            self._write_checkpoint()
+
+    def _clear(self, out: Path, overwrite: bool) -> None:
+        """Make sure that `out` may be written to, and take away what an older run left there."""
+        names = ("model.safetensors", "metrics.jsonl", "graph.json", "README.md", "checkpoints/last.safetensors")
+        try:
+            if (out / "config.json").exists() and not overwrite:
+                raise RunError(f"{out} already holds a run; pass --resume to go on with it, --overwrite to replace it, or choose another --out.")
+            if out.exists() and not (out / "config.json").exists() and (not out.is_dir() or set(out.iterdir()) - set(leftovers(out))):
+                raise RunError(f"{out} is not empty and not a run of intervae; choose another --out.")
+            for stale in [*(out / name for name in names), *(out / "tensorboard").glob("events.*")]:
+                stale.unlink(missing_ok=True)
+        except OSError as error:
+            raise cannot_write(out / "config.json", error) from error
 
     def _start(self) -> None:
         if not self.model.trained:
             self.model.initialise(self.seed)
-        self.model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.model.to(self.device)
 
-    def _resume(self) -> None:
-        before = read_json(self.out / "config.json", "the run's settings")  # type: ignore[operator]
-        ours = {**describe_model(self.model), "seed": self.seed}
-        for key in ("model", "settings", "spec", "seed"):
-            theirs, mine = before.get(key), _plain(ours[key])
-            if theirs != mine:
-                raise RunError(f"{self.out} was started with another {key} ({_difference(theirs, mine)}); resume it as it was, or start anew.")
-        self.progress, self.saved = load_checkpoint(self.checkpoint)  # type: ignore[arg-type]
+    def _resume(self, out: Path) -> None:
+        before = read_json(out / "config.json", "the run's settings")
+        if not isinstance(before, dict):
+            raise RunError(f"{out / 'config.json'} is not the config of an intervae run.")
+        now = _plain({**describe_model(self.model), "seed": self.seed, "precision": self.options.precision})  # what the result depends on
+        del now["intervae"]
+        before["precision"] = (before.get("training") or {}).get("precision")
+        changes = list(_differences({key: before.get(key) for key in now}, now))
+        if changes:
+            raise RunError(f"{out} was started otherwise ({'; '.join(changes[:3])}): resume it as it was, or start anew with --overwrite.")
         self._start()
-        self._restore()
-
-    def _restore(self) -> None:
-        load_tensors(self.model, self.saved["model"], self.checkpoint)  # type: ignore[arg-type]
+        path = out / "checkpoints" / "last.safetensors"
+        if path.exists() or (out / "model.safetensors").exists():
+            self.progress, self.saved = load_checkpoint(path)
+            load_tensors(self.model, self.saved["model"], path)
+        else:  # it was killed before its first checkpoint
+            self._write_checkpoint()
 
     def _write_checkpoint(self, stepper: Stepper | None = None, best: dict[str, Tensor] | None = None) -> None:
         if self.checkpoint is None:
@@ -145,20 +166,30 @@ class Trainer:
 
     # ---- training ---------------------------------------------------------------------------------------------------
     def run(self, *, resume: bool, overwrite: bool) -> Result:
+        if not resume:  # before anything is written
+            for phase in self.model.phases():
+                check_phase(phase, self.data if phase.prepare is None else None)
         self.open_run(resume, overwrite)
+        for folder in (self.out, self.out / "checkpoints") if self.out else ():
+            for half_written in leftovers(folder):
+                half_written.unlink(missing_ok=True)
         self.log = MetricsLog(self.out, self.progress.log_bytes, self.options.tensorboard)
         self.clock = time.monotonic() - self.progress.seconds
         phases = self.model.phases()
-        with Bar(self.options.progress) as self.bar:
-            for number in range(self.progress.phase, len(phases)):
-                self._run_phase(number, phases[number])
-        self.log.close()
+        try:
+            with Bar(self.options.progress) as self.bar:
+                for number in range(self.progress.phase, len(phases)):
+                    self._run_phase(number, phases[number])
+        finally:
+            self.log.close()
         self.model.trained = True
         self.model.eval()
         self.progress.finished = True
         seconds = self.progress.seconds
         if self.out is not None:
-            save_model(self.model, self.out, **{k: v for k, v in self.config().items() if k not in describe_model(self.model)}, seconds=round(seconds, 1))
+            save_model(
+                self.model, self.out, **{k: v for k, v in self.config().items() if k not in describe_model(self.model)}, seconds=round(seconds, 1)
+            )
             self._write_checkpoint()
         return Result(self.log.lines, seconds)
 
@@ -179,9 +210,7 @@ class Trainer:
         self._write_checkpoint()
 
     def _run_epochs(self, number: int, phase: Phase, data: Dataset) -> None:
-        batch_size = phase.batch_size or DEFAULT_BATCH
-        if len(data.train) < batch_size:
-            raise DataError(f"the training split has {len(data.train)} samples, fewer than one batch of {batch_size}; set batch_size={len(data.train)} or less.")
+        batch_size = check_phase(phase, data)
         how = self.options
         stepper = Stepper(self.model, phase, data.train, batch_size, cuda_graph=how.cuda_graph, bf16=how.precision == "bf16")
         stepper.load_state(self.saved.get("optimiser", {}))
@@ -189,9 +218,11 @@ class Trainer:
         for epoch in range(self.progress.epoch, phase.epochs):
             seed = int(np.random.SeedSequence([self.seed, number, epoch]).generate_state(1, np.uint64)[0] >> 1)
             terms = stepper.run_epoch(epoch, phase.epochs, seed)
-            self._check_finite(terms, stepper.names, phase, epoch)
+            self._check_steps(terms, stepper.names, phase, epoch)
             train = dict(zip(stepper.names, terms.double().mean(0).tolist(), strict=True))
             validation = self._validate(phase, data.validation)
+            if not all(map(math.isfinite, validation.values())):  # before these weights can become a checkpoint
+                raise self._not_finite(phase, epoch, "on the validation split", validation)
             self.progress.epoch = epoch + 1
             if self.progress.best is None or validation["loss"] < self.progress.best:
                 self.progress.best, self.progress.best_epoch = validation["loss"], epoch + 1
@@ -230,16 +261,36 @@ class Trainer:
         self.model.train()
         return {name: float(value) / len(split) for name, value in sums.items()}
 
-    def _check_finite(self, terms: Tensor, names: list[str], phase: Phase, epoch: int) -> None:
+    def _check_steps(self, terms: Tensor, names: list[str], phase: Phase, epoch: int) -> None:
+        """Refuse terms (steps, t) that are not all finite."""
         bad = ~torch.isfinite(terms).all(1)
-        if not bool(bad.any()):
-            return
-        step = int(bad.nonzero()[0, 0])
-        values = ", ".join(f"{name}={value:.4g}" for name, value in zip(names, terms[step].tolist(), strict=True))
-        where = f"the last good checkpoint is {self.checkpoint}" if self.checkpoint else "nothing was saved, as no out= was given"
-        raise TrainingError(
-            f"the loss stopped being finite in phase {phase.name!r}, epoch {epoch + 1}, step {step + 1} ({values}); {where}; try a smaller learning_rate."
+        if bool(bad.any()):
+            step = int(bad.nonzero()[0, 0])
+            raise self._not_finite(phase, epoch, f"step {step + 1}", dict(zip(names, terms[step].tolist(), strict=True)))
+
+    def _not_finite(self, phase: Phase, epoch: int, where: str, terms: dict[str, float]) -> TrainingError:
+        values = ", ".join(f"{name}={value:.4g}" for name, value in terms.items())
+        saved = f"the last good checkpoint is {self.checkpoint}" if self.checkpoint else "nothing was saved, as no out= was given"
+        return TrainingError(
+            f"the loss stopped being finite in phase {phase.name!r}, epoch {epoch + 1}, {where} ({values}); {saved}; try a smaller learning_rate."
         )
+
+
+def check_phase(phase: Phase, data: Dataset | None) -> int:
+    """The phase's batch size, after refusing numbers that make no sense, and a batch larger than the data (where they are known yet)."""
+    size = DEFAULT_BATCH if phase.batch_size is None else phase.batch_size
+    smallest = {"batch_size": (size, 1), "epochs": (phase.epochs, 0), "patience": (phase.patience, 1)}
+    for name, (value, least) in smallest.items():
+        if value is not None and value < least:
+            raise UsageError(f"{name}={value} in phase {phase.name!r} must be at least {least}.")
+    for player in phase.players:
+        if not player.learning_rate > 0:
+            raise UsageError(f"learning_rate={player.learning_rate} in phase {phase.name!r} must be positive.")
+    if phase.players and data is not None and len(data.train) < size:
+        raise DataError(
+            f"the training split has {len(data.train)} samples, fewer than one batch of {size}; set batch_size={len(data.train)} or less."
+        )
+    return size
 
 
 def _plain(value: Any) -> Any:
@@ -249,8 +300,13 @@ def _plain(value: Any) -> Any:
     return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def _difference(theirs: Any, mine: Any) -> str:
+def _differences(theirs: Any, mine: Any, where: str = "") -> Iterator[str]:
+    """Where two parsed JSON values differ, in words."""
     if isinstance(theirs, dict) and isinstance(mine, dict):
-        keys = [k for k in {**theirs, **mine} if theirs.get(k) != mine.get(k)]
-        return ", ".join(f"{k}: {theirs.get(k)!r} then, {mine.get(k)!r} now" for k in keys[:3])
-    return f"{theirs!r} then, {mine!r} now"
+        for key in {**theirs, **mine}:
+            yield from _differences(theirs.get(key), mine.get(key), f"{where}.{key}" if where else key)
+    elif isinstance(theirs, list) and isinstance(mine, list) and len(theirs) == len(mine):
+        for i, (one, other) in enumerate(zip(theirs, mine, strict=True)):
+            yield from _differences(one, other, f"{where}[{i}]")
+    elif theirs != mine:
+        yield f"{where} was {theirs!r}, now {mine!r}"

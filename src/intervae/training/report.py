@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from intervae.errors import RunError
 from intervae.files import cannot_write
 
 
@@ -23,12 +24,13 @@ class MetricsLog:
         if self.path is not None:
             try:
                 with open(self.path, "ab") as file:
-                    file.truncate(keep_bytes)  # what came after the checkpoint will come again
-                kept = self.path.read_text(encoding="utf-8")
+                    file.truncate(min(keep_bytes, file.tell()))  # what came after the checkpoint will come again
+                self.lines = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
             except OSError as error:
                 raise cannot_write(self.path, error) from error
-            self.lines = [json.loads(line) for line in kept.splitlines()]
-        self.writer = _tensorboard(folder, len(self.lines)) if folder and tensorboard else None
+            except ValueError as error:
+                raise RunError(f"{self.path} is damaged ({error}); remove it to go on without what it tells of earlier epochs.") from None
+        self.writer: Any = _tensorboard(folder, len(self.lines)) if folder and tensorboard else None
 
     def append(self, line: dict[str, Any]) -> None:
         self.lines.append(line)
@@ -38,12 +40,15 @@ class MetricsLog:
                     file.write(json.dumps(line) + "\n")
                     file.flush()
                     os.fsync(file.fileno())
+                if self.writer is not None:
+                    self._draw(line)
             except OSError as error:
                 raise cannot_write(self.path, error) from error
-        if self.writer is not None:
-            for part in ("train", "validation"):
-                for name, value in (line.get(part) or {}).items():
-                    self.writer.add_scalar(f"{line['phase']}/{name}/{part}", value, len(self.lines))
+
+    def _draw(self, line: dict[str, Any]) -> None:
+        for part in ("train", "validation"):
+            for name, value in (line.get(part) or {}).items():
+                self.writer.add_scalar(f"{line['phase']}/{name}/{part}", value, len(self.lines))
 
     @property
     def bytes(self) -> int:
@@ -59,7 +64,10 @@ def _tensorboard(folder: Path, step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:  # an extra: pip install intervae[tensorboard]
         return None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1 if step else None)
+    try:
+        return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)  # a resumed run replaces what came after its checkpoint
+    except OSError as error:
+        raise cannot_write(folder / "tensorboard" / "events", error) from error
 
 
 class Bar:
@@ -68,7 +76,14 @@ class Bar:
     def __init__(self, shown: bool | None) -> None:
         console = Console(stderr=True)
         visible = console.is_terminal and sys.stderr.isatty() if shown is None else shown
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
         self.progress = Progress(*columns, TextColumn("{task.fields[note]}"), console=console, disable=not visible)
         self.task: Any = None
 
