@@ -68,6 +68,7 @@ def check_pixels(dataset, expected: np.ndarray = PIXELS) -> None:
         (np.concatenate([PIXELS, PIXELS[:, :2]], 1), np.concatenate([PIXELS, PIXELS[:, :2]], 1)),  # five channels
         ((PIXELS / 255).astype(np.float32), PIXELS),
         ((PIXELS / 255).transpose(0, 2, 3, 1), PIXELS),
+        (np.where(PIXELS > 127, 0.999, 0.001), np.where(PIXELS > 127, 255, 0)),  # rounded, not cut
         (PIXELS[:, 0] > 127, np.where(PIXELS[:, :1] > 127, 255, 0)),
         ((PIXELS[:, 0] > 127).astype(np.uint8), np.where(PIXELS[:, :1] > 127, 255, 0)),
     ],
@@ -267,6 +268,9 @@ class Pairs(torch.utils.data.Dataset):
 
 
 class Stream(IterableDataset):
+    def __len__(self) -> int:
+        return N
+
     def __iter__(self):
         return ((torch.as_tensor(image), row) for image, row in zip(PIXELS, LABELS, strict=True))
 

@@ -89,9 +89,11 @@ def test_the_file_column_is_found_by_name_else_it_is_the_first(folder):
 
 @pytest.mark.parametrize(("separator", "encoding", "newline"), [(",", "utf-8-sig", "\r\n"), (";", "utf-8", "\n"), ("\t", "utf-8", "\n")])
 def test_tables_as_spreadsheets_save_them(folder, separator, encoding, newline):
-    lines = [separator.join(row) for row in rows_of(folder)]
+    lines = [separator.join((row[1], row[0])) for row in rows_of(folder)]
     (folder / "labels.csv").write_bytes((newline.join([lines[0], "", *lines[1:]]) + newline).encode(encoding))
-    assert len(by_number(load_data(folder, variables=["number"]))) == N
+    data = load_data(folder)
+    assert data.names == ("number",)  # without the byte order mark
+    assert len(by_number(data)) == N
 
 
 def test_images_in_sub_folders_with_either_slash(folder):
@@ -267,6 +269,19 @@ def test_a_large_jpeg_keeps_its_colours_when_it_is_shrunk(folder):
     np.testing.assert_allclose(image[:, 2:8, 2:8].float().mean((1, 2)), [254, 0, 0], atol=2)
     np.testing.assert_allclose(image[:, 12:18, 12:18].float().mean((1, 2)), [0, 0, 254], atol=2)
     np.testing.assert_allclose(image[:, 2:8, 12:18].float().mean((1, 2)), [0, 0, 0], atol=2)
+
+
+def test_a_large_jpeg_keeps_its_detail_when_it_is_shrunk(folder):
+    y, x = np.mgrid[:160, :160]
+    waves = np.uint8(127.5 + 120 * np.sin(2 * np.pi * x / 12) * np.sin(2 * np.pi * y / 12))  # three pixels a wave once shrunk
+    for i in range(N):
+        Image.fromarray(waves).save(folder / f"{i}.jpg", quality=95)
+    write_rows(folder, [["file", "number"]] + [[f"{i}.jpg", i] for i in range(N)])
+    image = load_data(folder, size=40).train.images[0, 0].float().numpy()
+    with Image.open(folder / "0.jpg") as whole:
+        expected = np.asarray(whole.resize((40, 40), Image.Resampling.LANCZOS)).astype(float)
+    assert expected.std() > 30
+    assert np.abs(image - expected).mean() < 6
 
 
 def test_different_sizes_name_two_files_and_say_what_to_do(folder):

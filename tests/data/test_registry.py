@@ -177,14 +177,16 @@ def test_reload_gives_the_same_data_from_json(npz, tmp_path, monkeypatch):
     assert reload(load_data(npz).select(["b"]).source).names == ("b",)
 
 
-def test_reload_of_a_folder_keeps_its_own_options(tmp_path):
+def test_reload_of_a_folder_keeps_its_own_options(tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
     rows = ["file,x,patient"]
     for i in range(N):
         Image.fromarray(rng.integers(0, 256, (6, 6, 3)).astype(np.uint8)).save(tmp_path / f"{i}.png")
         rows.append(f"{i}.png,{i % 3},p{i // 3}")
     (tmp_path / "labels.csv").write_text("\n".join(rows))
-    data = load_data(tmp_path, channels=1, group="patient", kinds={"x": "categorical"}, seed=5)
+    monkeypatch.chdir(tmp_path.parent)
+    data = load_data(tmp_path.name, channels=1, group="patient", kinds={"x": "categorical"}, seed=5)
+    monkeypatch.chdir("/")
     again = reload(json.loads(json.dumps(dict(data.source))))
     assert again.spec.image_shape == (1, 6, 6)
     assert again.variables[0].kind == "categorical"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from intervae.data.base import Dataset, build_dataset
 from intervae.data.columns import decide_columns
 from intervae.data.folder import restrict_graph
 from intervae.data.images import array_to_pixels, as_size, black_and_white, check_memory, progress, resize_image, resize_images, to_bytes, to_pixels
-from intervae.errors import DataError, UsageError, unknown
+from intervae.errors import DataError, IntervaeError, UsageError, unknown
 
 KEYS = {  # what an array is for -> the names it may have in a file
     "images": ("images",),
@@ -188,7 +187,9 @@ def read_arrays(path: Path, more: Sequence[str] = ()) -> dict[str, np.ndarray]:
                     wanted = " or ".join(map(repr, KEYS[use]))
                     raise DataError(f"{path.name} has no {wanted}, only {', '.join(sorted(content)) or 'nothing'}; rename or add it.")
             return {use: _checked(read(content, key, path.name), key, path.name) for use, key in present.items() if key is not None}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except IntervaeError:
+        raise
+    except Exception as error:  # a damaged file may raise nearly anything
         reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
         raise DataError(f"{path.name} cannot be read ({reason}); check that it is a complete {path.suffix} file.") from None
 
@@ -208,7 +209,11 @@ def _read_h5(content: Any, key: str, where: str) -> np.ndarray:
     if not isinstance(node, h5py.Dataset) or node.external or node.is_virtual:
         raise DataError(f"{where}: {key!r} is not an array kept in this file itself; copy it into the file as a data set.")
     check_memory(node.size * node.dtype.itemsize, where, "store smaller arrays")
-    return np.array(node.asstr()[()], dtype=str) if h5py.check_string_dtype(node.dtype) is not None else node[()]
+    if h5py.check_string_dtype(node.dtype) is not None:
+        return np.array(node.asstr()[()], dtype=str)
+    if node.dtype.kind not in "biuf":
+        raise DataError(f"{where}: {key!r} is of type {node.dtype}; store numbers or text.")
+    return node[()]
 
 
 def _checked(value: np.ndarray, key: str, where: str) -> np.ndarray:
