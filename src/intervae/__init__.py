@@ -1,3 +1,57 @@
 """intervae: learn causal variables from images and video, and ask what if."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+# name -> where it lives; imported when first used, so that `intervae --help` does not wait for torch
+_EXPORTS = {
+    "load_data": "intervae.data",
+    "datasets": "intervae.data",
+    "Dataset": "intervae.data",
+    "Variable": "intervae.data",
+    "build_dataset": "intervae.data",
+    "CausalGraph": "intervae.causal",
+    "create": "intervae.models",
+    "load": "intervae.models",
+    "MODELS": "intervae.models",
+    "discover": "intervae.discovery",
+    "evaluate": "intervae.evaluation",
+    "fit": "intervae.training",
+    "reproduce": "intervae.experiments",
+    "IntervaeError": "intervae.errors",
+}
+_MODULES = ("causal", "data", "discovery", "evaluation", "experiments", "figures", "metrics", "models", "nets", "training")
+
+__all__ = ["__version__", *_EXPORTS]
+
+if TYPE_CHECKING:
+    from intervae.causal import CausalGraph as CausalGraph
+    from intervae.data import Dataset as Dataset
+    from intervae.data import Variable as Variable
+    from intervae.data import build_dataset as build_dataset
+    from intervae.data import datasets as datasets
+    from intervae.data import load_data as load_data
+    from intervae.discovery import discover as discover
+    from intervae.errors import IntervaeError as IntervaeError
+    from intervae.evaluation import evaluate as evaluate
+    from intervae.experiments import reproduce as reproduce
+    from intervae.models import MODELS as MODELS
+    from intervae.models import create as create
+    from intervae.models import load as load
+    from intervae.training import fit as fit
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(_EXPORTS[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"intervae.{name}")
+    raise AttributeError(f"module 'intervae' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_MODULES])

@@ -45,7 +45,11 @@ def _reconstruction(model: Model, data: Dataset) -> list[Measurement]:
 def _shd(model: Model, data: Dataset) -> list[Measurement]:
     assert data.graph is not None
     true, found = data.graph, model.graph
-    return [Measurement("shd", float(true.shd(found)), 1, parameters={"true_edges": len(true.edges), "found_edges": len(found.edges)}, higher_is_better=False)]
+    return [
+        Measurement(
+            "shd", float(true.shd(found)), 1, parameters={"true_edges": len(true.edges), "found_edges": len(found.edges)}, higher_is_better=False
+        )
+    ]
 
 
 # name -> (one line, which metrics it gives, whether model and data allow it, the function)

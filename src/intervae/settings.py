@@ -35,13 +35,13 @@ def split_settings(values: Mapping[str, Any], *classes: type) -> list[dict[str, 
     return parts
 
 
-def parse_settings(texts: Iterable[str]) -> dict[str, str]:
-    """`["dims=2", "network=mlp"]`, as `--set` gives them, to a dict of texts."""
+def parse_settings(texts: Iterable[str], option: str = "--set") -> dict[str, str]:
+    """`["dims=2", "network=mlp"]`, as `--set` gives them, to a dict of texts; `option` is what the error calls them."""
     values: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise UsageError(f"--set {text!r} is not of the form key=value, such as --set dims=2.")
+            raise UsageError(f"{option} {text!r} is not of the form key=value.")
         values[key.strip()] = value.strip()
     return values
 

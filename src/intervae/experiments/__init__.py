@@ -1,0 +1,19 @@
+"""Runs and tables of the papers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from intervae.experiments.base import Discover, Experiment, Job, Train, find
+from intervae.experiments.base import reproduce as run_experiment
+from intervae.experiments.causalvae import FLOW, GRAPH, PENDULUM
+
+EXPERIMENTS: tuple[Experiment, ...] = (PENDULUM, FLOW, GRAPH)
+
+
+def reproduce(name: str, **options: Any) -> dict[str, Any]:
+    """Run a registered experiment by name; see `run_experiment` for the options."""
+    return run_experiment(find(name, EXPERIMENTS), **options)
+
+
+__all__ = ["EXPERIMENTS", "Discover", "Experiment", "Job", "Train", "reproduce", "run_experiment"]

@@ -8,6 +8,7 @@ from intervae.data.base import Dataset
 from intervae.errors import unknown
 from intervae.models.base import Model
 from intervae.models.causal_vae import CausalVAE
+from intervae.models.storage import load_model as load
 
 MODELS: dict[str, type[Model]] = {cls.name: cls for cls in (CausalVAE,)}
 
@@ -19,4 +20,4 @@ def create(name: str, data: Dataset, *, seed: int = 0, **settings: Any) -> Model
     return MODELS[name](data.spec, seed=seed, **settings)
 
 
-__all__ = ["MODELS", "CausalVAE", "Model", "create"]
+__all__ = ["MODELS", "CausalVAE", "Model", "create", "load"]

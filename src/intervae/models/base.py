@@ -15,6 +15,7 @@ from intervae.errors import QueryError
 from intervae.models.phases import Phase, Terms
 from intervae.settings import build_settings
 
+QUERIES = ("encode", "decode", "sample", "graph", "counterfactual", "act", "attribute", "extrapolate")
 QUERY_BATCH = 256  # samples a query handles at once, so that memory stays bounded
 
 

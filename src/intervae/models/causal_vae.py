@@ -86,7 +86,8 @@ class CausalVAE(CausalModel):
         for variable in spec.variables:
             if variable.kind == "categorical":
                 raise DataError(
-                    f"causal-vae takes continuous and binary variables, but {variable.name!r} is categorical; leave it out with variables=, or recode it."
+                    f"causal-vae takes continuous and binary variables, but {variable.name!r} is categorical; "
+                    "leave it out with variables= (--variables), or recode it."
                 )
         if spec.frames is not None:
             raise DataError("causal-vae takes single images, not clips.")
@@ -100,7 +101,8 @@ class CausalVAE(CausalModel):
         settings, n = self.settings, len(self.spec.variables)
         size = n * settings.dims
         label_inputs = n + 1 if settings.encode_labels else 0
-        self.encoder = build_encoder(settings.network, self.spec.image_shape, settings.hidden if label_inputs else 2 * size, settings.channels, settings.hidden)
+        features = settings.hidden if label_inputs else 2 * size
+        self.encoder = build_encoder(settings.network, self.spec.image_shape, features, settings.channels, settings.hidden)
         self.label_head = nn.Sequential(nn.SiLU(), nn.Linear(settings.hidden + label_inputs, 2 * size)) if label_inputs else None
         make = partial(build_decoder, settings.network, image_shape=self.spec.image_shape, channels=settings.channels, hidden=settings.hidden)
         self.decoder = make(size) if settings.decoder == "joint" else PerConceptDecoder([make(settings.dims) for _ in range(n)])
@@ -214,7 +216,7 @@ class CausalVAE(CausalModel):
         elif settings.graph == "lagrangian":
             player = Player(self.lagrangian, parameters=("adjacency",), learning_rate=3e-3)
             first = [Phase("graph", (player,), epochs=60, batch_size=settings.batch_size, after_epoch=self.dual_step)]
-        elif settings.graph == "given" and self.given_graph is None and bool((self.support.sum() == self.support.numel() - len(self.support)).item()):
+        elif settings.graph == "given" and len(self.support) > 1 and bool((self.support + torch.eye(len(self.support), device=self.device)).all()):
             raise UsageError("graph=given needs a graph: pass graph= (a CausalGraph), or --graph FILE on the command line.")
         return [*first, main, Phase("noise", prepare=self.collect_noise)]
 

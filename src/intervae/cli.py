@@ -1,0 +1,374 @@
+"""The command line: `intervae train`, `evaluate`, `graph`, `intervene`, `reproduce`, and lists of what there is.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage. Errors are one sentence on standard error; `--debug` shows the traceback as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from intervae.errors import IntervaeError, QueryError, UsageError
+
+if TYPE_CHECKING:
+    from intervae.data.base import Dataset
+    from intervae.metrics.base import Measurement
+    from intervae.models.base import Model
+
+app = typer.Typer(
+    help="Learn causal variables from images and video, and ask what if.", no_args_is_help=True, add_completion=False, rich_markup_mode="rich"
+)
+out = Console(soft_wrap=True)
+err = Console(stderr=True, soft_wrap=True)
+
+Run = Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+
+
+def main() -> None:
+    """Entry point: run a command and turn errors into one sentence and an exit code."""
+    debug = "--debug" in sys.argv
+    arguments = [word for word in sys.argv[1:] if word != "--debug"]
+    try:
+        app(arguments, prog_name="intervae")
+    except IntervaeError as error:
+        _fail(str(error), error.exit_code, debug)
+    except KeyboardInterrupt:
+        _fail("interrupted; a run that was training goes on with --resume.", 1, debug)
+    except BrokenPipeError:  # the reader of a pipe went away: nobody is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        _fail(f"{error.filename or 'a file'}: {error.strerror or error}.", 1, debug)
+    except MemoryError:
+        _fail("not enough memory; use smaller images (--size) or fewer of them.", 1, debug)
+
+
+def _fail(sentence: str, code: int, debug: bool) -> None:
+    if debug:
+        err.print_exception()
+    err.print(f"[bold red]error:[/] {_plain(sentence)}", highlight=False)
+    sys.exit(code)
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """One line each, or JSON."""
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    grid = Table(box=None, show_header=False, pad_edge=False)
+    for row in rows:
+        grid.add_row(f"[bold]{row['name']}[/]", _plain(row["about"]))
+    out.print(grid)
+
+
+# ---- what there is --------------------------------------------------------------------------------------------------
+@app.command()
+def models(as_json: AsJson = False) -> None:
+    """List the models."""
+    from intervae.models import MODELS
+    from intervae.models.base import QUERIES, answers
+
+    _list([{"name": n, "about": m.title, "answers": [q for q in QUERIES if answers(m, q)]} for n, m in MODELS.items()], as_json)
+
+
+@app.command()
+def datasets(as_json: AsJson = False) -> None:
+    """List the data sets that have a name."""
+    from intervae.data.registry import datasets as known
+
+    _list([{"name": e.name, "about": e.description, "needs": e.needs} for e in known()], as_json)
+    if not as_json:
+        out.print("\nOr a path: a folder with labels.csv, an .npz, an .h5.", style="dim")
+
+
+@app.command()
+def metrics(as_json: AsJson = False) -> None:
+    """List the metrics of `evaluate`."""
+    from intervae.evaluation import METRICS
+
+    _list([{"name": name, "about": entry[0]} for name, entry in METRICS.items()], as_json)
+
+
+@app.command()
+def experiments(as_json: AsJson = False) -> None:
+    """List the experiments of `reproduce`."""
+    from intervae.experiments import EXPERIMENTS
+
+    _list([{"name": e.name, "about": f"{e.title} ({e.seeds} seeds)"} for e in EXPERIMENTS], as_json)
+
+
+# ---- train ----------------------------------------------------------------------------------------------------------
+@app.command()
+def train(
+    model: Annotated[str, typer.Argument(help="A name from `intervae models`.", show_default=False)],
+    data: Annotated[str, typer.Option(help="A name from `intervae datasets`, a folder with labels.csv, an .npz or an .h5.", show_default=False)],
+    folder: Annotated[Path | None, typer.Option("--out", help="Where the run goes.", show_default="runs/DATA-MODEL-SEED")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides everything random.")] = 0,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training split; short for --set epochs=N.", show_default=False)] = None,
+    device: Device = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is already there.")] = False,
+    size: Annotated[int | None, typer.Option(min=1, help="Pixels a side.", show_default=False)] = None,
+    variables: Annotated[str | None, typer.Option(help="Use only these label columns: a,b,c.", show_default=False)] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="column=continuous, binary or categorical, where the guess is wrong.", show_default=False)
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Column whose equal values stay in one split, such as patient.", show_default=False)] = None,
+    data_option: Annotated[list[str] | None, typer.Option(help="key=value, an option of this data set.", show_default=False)] = None,
+    graph: Annotated[str | None, typer.Option(help="A known graph: a graph.json, or `true` for the data's own.", show_default=False)] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value, a setting of the model or of the training.", show_default=False)
+    ] = None,
+    pictures: Annotated[bool, typer.Option(help="Evaluate on the test split and draw the figures when done.")] = True,
+) -> None:
+    """Train a model, then evaluate it and draw its pictures."""
+    from intervae.models import MODELS, create
+    from intervae.settings import parse_settings, split_settings
+    from intervae.training import Options, fit
+
+    if model not in MODELS:
+        from intervae.errors import unknown
+
+        raise unknown("model", model, MODELS)
+    given = parse_settings(settings or [])
+    if epochs is not None:
+        given["epochs"] = str(epochs)
+    of_model, of_training = split_settings(given, MODELS[model].Settings, Options)
+    dataset = _load_data(data, size, variables, kind, group, data_option)
+    _show_data(dataset)
+    run = folder or Path("runs") / f"{dataset.name}-{model}-{seed}"
+    if graph is not None:
+        of_model["graph"] = _given_graph(graph, dataset)
+    net = create(model, dataset, seed=seed, **of_model)
+    out.print(f"training [bold]{model}[/] on {dataset.name}, seed {seed}, into {run}", highlight=False)
+    result = fit(net, dataset, seed=seed, out=run, device=device, resume=resume, overwrite=overwrite, **of_training)
+    out.print(f"trained in {result.seconds:.0f} s", highlight=False)
+    if pictures:
+        _evaluate(net, dataset, run, None, False)
+        _draw(net, dataset, run)
+
+
+def _load_data(data: str, size: int | None, variables: str | None, kinds: list[str] | None, group: str | None, options: list[str] | None) -> Dataset:
+    from intervae.data import load_data
+    from intervae.settings import parse_settings
+
+    more: dict[str, Any] = {key: _number_or_text(value) for key, value in parse_settings(options or [], "--data-option").items()}
+    chosen = [name.strip() for name in variables.split(",")] if variables else None
+    return load_data(data, size=size, variables=chosen, kinds=parse_settings(kinds or [], "--kind") or None, group=group, **more)
+
+
+def _number_or_text(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _show_data(data: Dataset) -> None:
+    out.print(str(data), highlight=False)
+    grid = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("variable", "kind", "range"):
+        grid.add_column(column)
+    for v in data.variables:
+        grid.add_row(v.name, v.kind, ", ".join(v.categories) if v.categories else f"{v.low:.4g} to {v.high:.4g} {v.unit}".strip())
+    out.print(grid)
+    for note in data.notes:
+        out.print(f"note: {_plain(note)}", style="yellow", highlight=False)
+
+
+def _given_graph(graph: str, data: Dataset) -> Any:
+    from intervae.causal import CausalGraph
+    from intervae.files import read_json
+
+    if graph != "true":
+        return CausalGraph.from_json(read_json(Path(graph), "a graph"))
+    if data.graph is None:
+        raise UsageError(f"--graph true: the true graph of {data.name} is not known; give a graph.json.")
+    return data.graph
+
+
+# ---- after training -------------------------------------------------------------------------------------------------
+def _open(run: Path, device: str) -> tuple[Model, Dataset]:
+    """A run's model and the data it was trained on."""
+    from intervae.data.registry import reload
+    from intervae.files import read_json
+    from intervae.models import load
+    from intervae.training import choose_device
+
+    model = load(run, choose_device(device))
+    return model, reload(read_json(run / "config.json", "the run's settings").get("data") or {})
+
+
+@app.command()
+def evaluate(
+    run: Run,
+    metric: Annotated[list[str] | None, typer.Option(help="A name from `intervae metrics`; all that apply without it.", show_default=False)] = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Measure a run on the test split of its data; prints a table and writes evaluation.json."""
+    model, data = _open(run, device)
+    _evaluate(model, data, run, metric, as_json)
+
+
+def _evaluate(model: Model, data: Dataset, run: Path, metric: list[str] | None, as_json: bool) -> None:
+    from intervae.evaluation import evaluate as measure
+    from intervae.report import write_evaluation
+
+    measurements = measure(model, data, metric)
+    write_evaluation(run, measurements)
+    if as_json:
+        print(json.dumps([m.to_json() for m in measurements], indent=2))
+    else:
+        _print_table(measurements)
+
+
+def _print_table(measurements: list[Measurement]) -> None:
+    from intervae.report import table
+
+    header, rows = table(measurements)
+    grid = Table(title="test split", title_justify="left", header_style="bold")
+    for i, column in enumerate(header):
+        grid.add_column(column, justify="right" if i else "left", no_wrap=True)
+    for row in rows:
+        grid.add_row(*row)
+    width = max(out.width, 100)
+    out.print(grid, width=width)
+
+
+def _draw(model: Model, data: Dataset, run: Path) -> None:
+    from intervae.report import write_figures
+
+    for path in write_figures(model, data, run):
+        out.print(f"wrote {path}", highlight=False)
+
+
+@app.command()
+def graph(
+    run: Run,
+    path: Annotated[
+        Path | None, typer.Option("--out", help="g.svg, g.png, g.dot or g.json; prints the edges without it.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or draw the causal graph of a run."""
+    from intervae import figures
+    from intervae.files import write_json, write_text
+    from intervae.models import load
+
+    found = load(run).graph
+    if path is None:
+        if as_json:
+            print(json.dumps(found.to_json(), indent=2))
+        else:
+            for cause, effect, weight in found.edges:
+                out.print(f"{_plain(cause)} -> {_plain(effect)}  {weight:.3f}", highlight=False)
+            if not found.edges:
+                out.print("no edges")
+        return
+    if path.suffix == ".dot":
+        write_text(path, found.to_dot())
+    elif path.suffix == ".json":
+        write_json(path, found.to_json())
+    else:
+        figures.draw_graph(path, found)
+    out.print(f"wrote {path}", highlight=False)
+
+
+@app.command()
+def intervene(
+    run: Run,
+    do: Annotated[list[str], typer.Option("--do", help="name=value in the variable's own units; several are done at once.", show_default=False)],
+    path: Annotated[Path, typer.Option("--out", help="Picture to write: the original and the counterfactual.")] = Path("strip.png"),
+    image: Annotated[Path | None, typer.Option(help="An image file; without it a test image of the run's data is used.", show_default=False)] = None,
+    index: Annotated[int, typer.Option(min=0, help="Which test image.")] = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Show what a picture would have been: abduction, action, prediction."""
+    from intervae import figures
+    from intervae.causal.do import parse_do
+    from intervae.data.images import read_images
+    from intervae.models import load
+    from intervae.models.causal import CausalModel
+    from intervae.training import choose_device
+
+    wanted = parse_do(do)
+    if image is not None:
+        model = load(run, choose_device(device))
+        channels, *size = model.spec.image_shape
+        picture, _ = read_images([image], [str(image)], size=(size[0], size[1]), channels=channels)
+    else:
+        model, data = _open(run, device)
+        if index >= len(data.test):
+            raise QueryError(f"--index {index}: the test split has {len(data.test)} images, numbered from 0.")
+        picture = data.test.images[index : index + 1].numpy()
+    after = model.counterfactual(picture, wanted)
+    for name, value in wanted.items():
+        variable = model.spec.variable(name)
+        if not variable.low <= value <= variable.high:
+            err.print(
+                f"note: {name}={value:g} is outside the training range {variable.low:.4g} to {variable.high:.4g}; the picture extrapolates.",
+                style="yellow",
+            )
+    figures.strip(path, picture[0], after.cpu(), [", ".join(f"do({n} = {v:g})" for n, v in wanted.items())])
+    if isinstance(model, CausalModel):
+        _show_change(model, picture, wanted, as_json)
+    if not as_json:
+        out.print(f"wrote {path}", highlight=False)
+
+
+def _show_change(model: Any, picture: Any, do: dict[str, float], as_json: bool) -> None:
+    """The variables before and after, in their own units."""
+    latents = model.encode(picture)
+    changed = model.intervene(latents, do)
+    rows = []
+    for i, name in enumerate(model.latent_names):
+        before, after = (float(model.to_units(i, z[:, i])) for z in (latents, changed))
+        rows.append({"variable": name, "before": before, "after": after})
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    grid = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("variable", "before", "after"):
+        grid.add_column(column, justify="left" if column == "variable" else "right")
+    for row in rows:
+        grid.add_row(_plain(row["variable"]), f"{row['before']:.4g}", f"{row['after']:.4g}")
+    out.print(grid)
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[str, typer.Argument(help="A name from `intervae experiments`.", show_default=False)],
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds 0 to N - 1.", show_default="the experiment's own")] = None,
+    device: Device = "auto",
+    runs: Annotated[Path, typer.Option(help="Where the runs go; what is finished there is not done again.")] = Path("runs"),
+    results: Annotated[Path, typer.Option(help="Where NAME.json and NAME.md go.")] = Path("results"),
+) -> None:
+    """Run an experiment and print its table beside the paper's numbers."""
+    from rich.markdown import Markdown
+
+    from intervae.experiments import reproduce as run_by_name
+
+    run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, tell=lambda text: out.print(_plain(text), highlight=False))
+    out.print(Markdown((results / f"{experiment}.md").read_text(encoding="utf-8")), width=max(out.width, 120))
+    out.print(f"wrote {results / experiment}.json and .md", highlight=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Experiments: declared data, models, seeds and the paper's numbers; every (job, seed) is independent, kept when done, and redone if not."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import intervae
+from intervae.data.registry import load_data
+from intervae.discovery import discover
+from intervae.errors import UsageError
+from intervae.evaluation import evaluate
+from intervae.files import read_json, write_json, write_text
+from intervae.models import create
+from intervae.models.storage import hardware, load_model, revision, versions
+from intervae.report import write_evaluation, write_figures
+from intervae.training import choose_device, fit
+
+Numbers = dict[str, float]  # metric, or "metric|part" for one variable's share of it -> value
+
+
+@dataclass(frozen=True)
+class Job(ABC):
+    """One row of an experiment's table, run once per seed."""
+
+    data: str
+    model: str
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the data
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the model or method
+    variant: str = ""
+    paper: Mapping[str, float] = field(default_factory=dict)  # metric -> the paper's number
+
+    @property
+    def key(self) -> str:
+        return "-".join(part for part in (self.data, self.model, self.variant) if part).replace(" ", "-").replace("/", "-")
+
+    @abstractmethod
+    def run(self, seed: int, device: str, folder: Path) -> Numbers:
+        """Do it and measure it; `folder` is this job's and seed's own."""
+
+
+@dataclass(frozen=True)
+class Train(Job):
+    """Train a model, evaluate it on the test split, draw its pictures. A run that was stopped goes on where it was."""
+
+    def run(self, seed: int, device: str, folder: Path) -> Numbers:
+        data = load_data(self.data, **self.options)
+        model = create(self.model, data, **self.settings)
+        started = (folder / "config.json").is_file()
+        result = fit(model, data, seed=seed, out=folder, device=device, resume=started, checkpoint_seconds=60, tensorboard=False)
+        model = load_model(folder, device)
+        measurements = evaluate(model, data)
+        write_evaluation(folder, measurements)
+        write_figures(model, data, folder)
+        numbers: Numbers = {"train_seconds": result.seconds}
+        for m in measurements:
+            numbers[m.metric] = m.value
+            numbers |= {f"{m.metric}|{name}": value for name, value in m.per_variable.items()}
+        return numbers
+
+
+@dataclass(frozen=True)
+class Discover(Job):
+    """Find the graph of the labels alone with one method of `intervae.discovery`; each seed draws its own rows."""
+
+    def run(self, seed: int, device: str, folder: Path) -> Numbers:
+        data = load_data(self.data, **{**self.options, "size": 8, "seed": seed})
+        assert data.graph is not None
+        found = discover(data.train.labels.numpy(), self.model, names=data.names, seed=seed, **self.settings)
+        write_json(folder / "graph.json", found.graph.to_json())
+        return {"shd": float(data.graph.shd(found.graph)), "seconds": found.seconds}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table: what is run, on how many seeds, and what of it is shown."""
+
+    name: str
+    title: str
+    jobs: tuple[Job, ...]
+    seeds: int
+    shown: tuple[str, ...]  # metrics of the Markdown table
+    notes: str = ""
+
+
+def reproduce(
+    experiment: Experiment,
+    *,
+    seeds: int | None = None,
+    device: str = "auto",
+    runs: str | Path = "runs",
+    results: str | Path = "results",
+    command: str = "",
+    tell: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Run every job on every seed, skipping what `runs` already holds, and write `results`/NAME.json and NAME.md.
+
+    Arguments:
+        seeds: 0 .. seeds - 1; the experiment's own number without it.
+        tell: called with a line after each job and seed.
+
+    Returns:
+        What the JSON file holds.
+    """
+    count = experiment.seeds if seeds is None else seeds
+    if count < 1:
+        raise UsageError(f"--seeds {count}: at least one seed is needed.")
+    where = str(choose_device(device))
+    rows: list[dict[str, Any]] = []
+    for job in experiment.jobs:
+        per_seed: dict[int, Numbers] = {}
+        for seed in range(count):
+            folder = Path(runs) / experiment.name / f"{job.key}-{seed}"
+            per_seed[seed] = _once(job, seed, where, folder)
+            tell(f"{job.key} seed {seed}: " + ", ".join(f"{m} {per_seed[seed][m]:.4g}" for m in experiment.shown if m in per_seed[seed]))
+        rows += _rows(job, per_seed)
+    document = {
+        "experiment": experiment.name,
+        "command": command or f"intervae reproduce {experiment.name} --seeds {count}",
+        "revision": revision(),
+        "hardware": hardware(where),
+        "versions": versions(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "rows": rows,
+    }
+    write_json(Path(results) / f"{experiment.name}.json", document)
+    write_text(Path(results) / f"{experiment.name}.md", markdown(experiment, document))
+    return document
+
+
+def _once(job: Job, seed: int, device: str, folder: Path) -> Numbers:
+    """The numbers of one job and seed: read where they are from the same settings, made where not."""
+    record = {"job": json.loads(json.dumps(asdict(job))), "seed": seed, "intervae": intervae.__version__}
+    path = folder / "numbers.json"
+    if path.is_file():
+        kept = read_json(path, "the numbers of a finished job")
+        if {k: kept.get(k) for k in record} == record:
+            return kept["numbers"]
+        raise UsageError(f"{folder} holds the numbers of other settings; remove it or choose another --runs folder.")
+    numbers = job.run(seed, device, folder)
+    write_json(path, {**record, "numbers": numbers})
+    return numbers
+
+
+def _rows(job: Job, per_seed: dict[int, Numbers]) -> list[dict[str, Any]]:
+    rows = []
+    for key in next(iter(per_seed.values())):
+        metric, _, part = key.partition("|")
+        values = {str(seed): numbers[key] for seed, numbers in per_seed.items()}
+        variant = " ".join(text for text in (job.variant, part) if text)
+        row = {"data": job.data, "model": job.model, "variant": variant, "metric": metric, "per_seed": values}
+        row |= {"mean": statistics.fmean(values.values()), "std": statistics.stdev(values.values()) if len(values) > 1 else 0.0}
+        rows.append({**row, "paper": job.paper[key]} if key in job.paper else row)
+    return rows
+
+
+def markdown(experiment: Experiment, document: Mapping[str, Any]) -> str:
+    """The table for people: one line per job and part, our mean and spread beside the paper's number."""
+    lines = [f"# {experiment.title}", "", experiment.notes, ""] if experiment.notes else [f"# {experiment.title}", ""]
+    lines += ["| data | model | what | metric | ours (mean ± std over seeds) | worst seed to best | paper |", "|---|---|---|---|---|---|---|"]
+    for row in document["rows"]:
+        if row["metric"] in experiment.shown:
+            values = sorted(row["per_seed"].values())
+            spread = f"{values[0]:.4g} … {values[-1]:.4g}"
+            paper = f"{row['paper']:g}" if "paper" in row else ""
+            lines.append(
+                f"| {row['data']} | {row['model']} | {row['variant']} | {row['metric']} | {row['mean']:.4g} ± {row['std']:.2g} | {spread} | {paper} |"
+            )
+    seeds = len(next(iter(document["rows"]))["per_seed"])
+    lines += ["", f"{seeds} seeds, none dropped; {document['hardware']}, revision {document['revision']}, {document['date']}. Made by:", ""]
+    return "\n".join([*lines, "```", document["command"], "```", ""])
+
+
+def find(name: str, experiments: Sequence[Experiment]) -> Experiment:
+    from intervae.errors import unknown
+
+    for experiment in experiments:
+        if experiment.name == name:
+            return experiment
+    raise unknown("experiment", name, [e.name for e in experiments])

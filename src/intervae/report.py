@@ -1,0 +1,101 @@
+"""The pictures and the table of a run: what `train`, `evaluate` and `reproduce` show when they are done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from intervae import figures
+from intervae.data.base import Dataset, Variable
+from intervae.files import write_json
+from intervae.metrics.base import Measurement
+from intervae.models.base import Model, answers
+from intervae.models.causal import CausalModel
+
+SHOWN = 8  # images in a picture
+
+
+def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
+    """Every picture that model and data allow, into `folder`/figures; returns what was written."""
+    out = folder / "figures"
+    images = data.test.images[_spread(len(data.test), SHOWN)]
+    written = [out / "reconstructions.png"]
+    figures.reconstructions(written[0], images, model.reconstruct(images).cpu(), columns=SHOWN)
+    lines = read_lines(folder / "metrics.jsonl")
+    if lines:
+        written.append(out / "training.png")
+        figures.training_curves(written[-1], lines)
+    if answers(type(model), "graph"):
+        for suffix in ("png", "svg"):
+            written.append(out / f"graph.{suffix}")
+            figures.draw_graph(written[-1], model.graph, true_graph=data.graph)
+        history = [np.array(line["adjacency"]) for line in lines if "adjacency" in line]
+        if history:
+            written.append(out / "adjacency.png")
+            figures.adjacency_history(written[-1], history, model.latent_names, true_graph=data.graph)
+    if isinstance(model, CausalModel) and model.latent_names == data.names:
+        written += _label_figures(model, data, out)
+    return written
+
+
+def _label_figures(model: CausalModel, data: Dataset, out: Path) -> list[Path]:
+    """Pictures that need latents with the data's own names and units."""
+    written = [out / "variables.png", out / "interventions.png", out / "sweep.png"]
+    measured, labels = model.measure(data.test.images).cpu().numpy(), data.test.labels.cpu().numpy()
+    figures.scatter(written[0], measured, labels, data.names, [v.unit for v in data.variables])
+    part = data.test[_spread(len(data.test), SHOWN)]
+    rows = [intervention_row(model, data, part, v) for v in data.variables]
+    figures.interventions(written[1], rows, part.images)
+    middle = data.test.images[len(data.test) // 2 : len(data.test) // 2 + 1]
+    figures.sweep(written[2], middle[0], [sweep_row(model, middle, v, i) for i, v in enumerate(data.variables)])
+    return written
+
+
+def intervention_row(model: CausalModel, data: Dataset, part: Any, variable: Variable) -> figures.InterventionRow:
+    """One row of the paper's Fig. 3: every image with this variable set to the middle of its range, and the simulator's truth below."""
+    value = 1.0 if variable.kind == "binary" else round((variable.low + variable.high) / 2, 2)
+    generated = model.counterfactual(part.images, {variable.name: value}).cpu()
+    truth = None
+    if data.simulator is not None and "exogenous" in part.fields:
+        truth = data.simulator.counterfactual(part.fields["exogenous"].cpu().numpy(), {variable.name: value}, size=data.spec.image_shape[-1])[0]
+    label = f"do({variable.name} = {value:g}{' ' + variable.unit if variable.unit else ''})"
+    return figures.InterventionRow(label, generated, truth)
+
+
+def sweep_row(model: CausalModel, image: Any, variable: Variable, index: int) -> figures.SweepRow:
+    """One variable moved over its range in one image."""
+    values = np.array([0.0, 1.0]) if variable.kind == "binary" else np.linspace(variable.low, variable.high, 7)
+    pictures = torch.cat([model.counterfactual(image, {variable.name: float(v)}) for v in values]).cpu()
+    return figures.SweepRow(variable.name, values.tolist(), pictures, variable.unit, float(model.measure(image)[0, index]))
+
+
+def _spread(n: int, count: int) -> torch.Tensor:
+    """`count` row numbers spread over n in a fixed shuffled order, so that a sorted grid shows more than one corner."""
+    return torch.as_tensor(np.sort(np.random.default_rng(0).permutation(n)[:count]))
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+
+
+def write_evaluation(folder: Path, measurements: Sequence[Measurement]) -> None:
+    """evaluation.json of a run; metrics measured before and not again are kept."""
+    path = folder / "evaluation.json"
+    before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    names = {m.metric for m in measurements}
+    write_json(path, [row for row in before if row["metric"] not in names] + [m.to_json() for m in measurements])
+
+
+def table(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: one row per metric, one column per variable where the metric has them."""
+    variables = list(dict.fromkeys(name for m in measurements for name in m.per_variable))
+    header = ["metric", "value", *variables, "n"]
+    rows = [
+        [m.metric, f"{m.value:.4g}", *(f"{m.per_variable[v]:.4f}" if v in m.per_variable else "" for v in variables), str(m.n)] for m in measurements
+    ]
+    return header, rows
