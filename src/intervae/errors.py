@@ -38,8 +38,6 @@ def unknown(what: str, name: str, known: Iterable[str], error: type[IntervaeErro
     """The error for an unknown name: near matches first, else everything that is known."""
     names = sorted(known)
     near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
-    if near:
-        hint = f"did you mean {' or '.join(repr(n) for n in near)}? Known: {', '.join(names)}"
-    else:
-        hint = f"known: {', '.join(names) or '(none)'}"
+    everything = f"nown: {', '.join(names) or '(none)'}"
+    hint = f"did you mean {' or '.join(map(repr, near))}? K{everything}" if near else f"k{everything}"
     return error(f"unknown {what} {name!r}; {hint}.")

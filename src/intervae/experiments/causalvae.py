@@ -34,5 +34,6 @@ GRAPH = Experiment(
     seeds=10,
     shown=("shd", "seconds"),
     notes="`independence` is our default (independent noises, by dynamic programming over orders); `lagrangian` is the paper's own "
-    "objective (Eq. 11 under Eq. 13). `grid`: the published grid, each seed another random part of it; `random`: 4,000 continuous draws, each seed its own.",
+    "objective (Eq. 11 under Eq. 13). `grid`: the published grid, each seed another random part of it; "
+    "`random`: 4,000 continuous draws, each seed its own.",
 )
