@@ -239,16 +239,21 @@ def _evaluate(model: Model, data: Dataset, run: Path, metric: list[str] | None, 
 
 
 def _print_table(measurements: list[Measurement]) -> None:
-    from intervae.report import table
+    from intervae.report import by_variable, headlines
 
-    header, rows = table(measurements)
-    grid = Table(title="test split", title_justify="left", header_style="bold")
+    _print_grid(["metric on the test split", "value", "images"], headlines(measurements))
+    header, rows = by_variable(measurements)
+    if rows:
+        _print_grid(header, rows)
+
+
+def _print_grid(header: list[str], rows: list[list[str]]) -> None:
+    grid = Table(header_style="bold")
     for i, column in enumerate(header):
-        grid.add_column(column, justify="right" if i else "left", no_wrap=True)
+        grid.add_column(_plain(column.removesuffix("_min")), justify="right" if i else "left", overflow="fold")
     for row in rows:
-        grid.add_row(*row)
-    width = max(out.width, 100)
-    out.print(grid, width=width)
+        grid.add_row(*map(_plain, row))
+    out.print(grid)
 
 
 def _draw(model: Model, data: Dataset, run: Path) -> None:

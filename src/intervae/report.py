@@ -91,11 +91,14 @@ def write_evaluation(folder: Path, measurements: Sequence[Measurement]) -> None:
     write_json(path, [row for row in before if row["metric"] not in names] + [m.to_json() for m in measurements])
 
 
-def table(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows: one row per metric, one column per variable where the metric has them."""
-    variables = list(dict.fromkeys(name for m in measurements for name in m.per_variable))
-    header = ["metric", "value", *variables, "n"]
-    rows = [
-        [m.metric, f"{m.value:.4g}", *(f"{m.per_variable[v]:.4f}" if v in m.per_variable else "" for v in variables), str(m.n)] for m in measurements
-    ]
-    return header, rows
+def headlines(measurements: Sequence[Measurement]) -> list[list[str]]:
+    """Rows of metric, value and samples."""
+    return [[m.metric, f"{m.value:.4g}", str(m.n)] for m in measurements]
+
+
+def by_variable(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the metrics that have a value for each variable: one column per metric, one row per variable."""
+    detailed = [m for m in measurements if m.per_variable]
+    variables = list(dict.fromkeys(name for m in detailed for name in m.per_variable))
+    rows = [[v, *(f"{m.per_variable[v]:.4g}" if v in m.per_variable else "" for m in detailed)] for v in variables]
+    return ["variable", *(m.metric for m in detailed)], rows

@@ -67,7 +67,8 @@ class CausalVAE(CausalModel):
 
     Arguments:
         spec: `data.spec`; its variables must be continuous or binary.
-        graph: a known `CausalGraph`, or the way to find one, see `phases`.
+        graph: a known `CausalGraph`, or the way to find one, see `phases`; "auto" is independence for continuous labels, lagrangian
+            where some are binary.
         settings: see `Settings`.
 
     The graph's edges are a buffer `support` (n, n) of 0 and 1; their linear strengths [A] are learned on that support.
@@ -80,7 +81,7 @@ class CausalVAE(CausalModel):
     Settings = Settings
     settings: Settings
 
-    def __init__(self, spec: Spec, *, graph: CausalGraph | str = "independence", seed: int = 0, **settings: Any) -> None:
+    def __init__(self, spec: Spec, *, graph: CausalGraph | str = "auto", seed: int = 0, **settings: Any) -> None:
         if not spec.variables:
             raise DataError("causal-vae learns from labels, but this data has none; give a labels.csv or another model.")
         for variable in spec.variables:
@@ -95,6 +96,8 @@ class CausalVAE(CausalModel):
         if isinstance(graph, CausalGraph):
             self.given_graph, graph = graph.subgraph(spec.names), "given"
             _ = self.given_graph.topological_order  # refuses a cycle
+        if graph == "auto":
+            graph = "independence" if all(v.kind == "continuous" for v in spec.variables) else "lagrangian"
         super().__init__(spec, seed=seed, graph=graph, **settings)
 
     def build(self) -> None:
@@ -109,6 +112,7 @@ class CausalVAE(CausalModel):
         self.mechanisms = MaskLayer(n, settings.dims, hidden=settings.mechanism_hidden, parents=settings.mechanism_input)
         self.adjacency = nn.Parameter(torch.zeros(n, n))  # A[j, i], strength of j -> i, from zero
         self.register_buffer("support", 1 - torch.eye(n))
+        self.register_buffer("strength", torch.zeros(n, n))  # of known edges, as the discovery measured or the person gave them
         self.register_buffer("noise_bank", torch.randn(NOISE_BANK, n, settings.dims))
         self.register_buffer("is_binary", torch.tensor([v.kind == "binary" for v in self.spec.variables]))
         self.register_buffer("multiplier", torch.zeros(()))  # of the augmented Lagrangian
@@ -220,25 +224,28 @@ class CausalVAE(CausalModel):
             raise UsageError("graph=given needs a graph: pass graph= (a CausalGraph), or --graph FILE on the command line.")
         return [*first, main, Phase("noise", prepare=self.collect_noise)]
 
-    def set_graph(self, graph: CausalGraph) -> None:
-        """Fix the edges; the strengths start at the given weights and stay trainable."""
+    def set_graph(self, graph: CausalGraph, slopes: Tensor | None = None) -> None:
+        """Fix the edges; A starts at `slopes` (n, n), or at the graph's weights, and stays trainable on them."""
         weights = torch.tensor(graph.subgraph(self.spec.names).weights, dtype=torch.float32)
         with torch.no_grad():
             self.support.copy_((weights != 0).float())
-            self.adjacency.copy_(weights)
+            self.strength.copy_(weights)
+            self.adjacency.copy_(weights if slopes is None else slopes)
 
     def discover_graph(self, data: Dataset, seed: int) -> None:
-        """Edges from the labels of the training split alone, see `intervae.discovery`; strengths start at the linear fit to the parents."""
+        """Edges from the labels of the training split alone, see `intervae.discovery`; A starts at the linear fit to the parents."""
         kinds = [v.kind for v in self.spec.variables]
+        if len(kinds) == 1:
+            self.set_graph(CausalGraph.empty(self.spec.names))
+            return
         found = discover(data.train.labels.cpu().numpy(), names=self.spec.names, kinds=kinds, seed=seed)
         u = self.spec.normalise(data.train.labels).double().cpu()
-        weights = found.graph.weights.copy()
-        for i in range(len(self.spec.variables)):
+        slopes = torch.zeros(len(kinds), len(kinds))
+        for i in range(len(kinds)):
             parents = found.graph.adjacency[:, i].nonzero()[0]
             if len(parents):
-                slopes = torch.linalg.lstsq(u[:, parents], u[:, i : i + 1]).solution[:, 0]
-                weights[parents, i] = torch.where(slopes.abs() < 0.05, torch.full_like(slopes, 0.05), slopes).numpy()
-        self.set_graph(CausalGraph(self.spec.names, weights))
+                slopes[parents, i] = torch.linalg.lstsq(u[:, parents], u[:, i : i + 1]).solution[:, 0].float()
+        self.set_graph(found.graph, slopes)
 
     def lagrangian(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Pre-training of A on the labels (sec. 6.2, App. C.3): l_u + multiplier * H + penalty / 2 * H^2."""
@@ -272,9 +279,14 @@ class CausalVAE(CausalModel):
 
     @property
     def graph(self) -> CausalGraph:
-        """The learned or given graph, always acyclic: of learned weights those above the threshold, and on a cycle the weakest edge goes."""
-        graph = CausalGraph(self.spec.names, self.weights.detach().double().cpu().numpy())
-        return graph if self.settings.graph in ("independence", "given") else graph.threshold(self.settings.edge_threshold).to_acyclic()
+        """The learned or given graph, always acyclic.
+
+        Its weights are the strengths that the discovery measured or the person gave; where A itself is the learned graph they are A above
+        the threshold, and on a cycle the weakest edge goes.
+        """
+        if self.settings.graph in ("independence", "given"):
+            return CausalGraph(self.spec.names, (self.strength * self.support).double().cpu().numpy())
+        return CausalGraph(self.spec.names, self.weights.detach().double().cpu().numpy()).threshold(self.settings.edge_threshold).to_acyclic()
 
     def mechanism(self, index: int, latents: Tensor) -> Tensor:
         """g_i of the parents in `graph`; for a root, which has none, zero: all of it is noise."""
