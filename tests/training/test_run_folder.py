@@ -122,7 +122,7 @@ def test_an_existing_run_is_not_overwritten_unless_asked(toy: Any, toy_data: Dat
     folder = tmp_path / "run"
     toy(epochs=3).fit(toy_data, out=folder, seed=0)
     before = {name: (folder / name).read_bytes() for name in files(folder)}
-    with pytest.raises(RunError, match="already holds a run; pass --resume .* --overwrite"):
+    with pytest.raises(RunError, match=r"already holds a run; pass --resume .* --overwrite"):
         toy(epochs=2).fit(toy_data, out=folder, seed=1)
     assert before == {name: (folder / name).read_bytes() for name in files(folder)}
     model = toy(epochs=2)
@@ -270,7 +270,7 @@ def test_what_cannot_be_resumed_says_so(toy: Any, toy_data: Dataset, tmp_path: P
             toy().fit(toy_data, out=tmp_path / "run", resume=True, **QUICK)
         assert "\n" not in str(caught.value)
     checkpoint.unlink()
-    with pytest.raises(RunError, match="no checkpoint to resume from.*--overwrite"):
+    with pytest.raises(RunError, match=r"no checkpoint to resume from.*--overwrite"):
         toy().fit(toy_data, out=tmp_path / "run", resume=True, **QUICK)
     (tmp_path / "run" / "config.json").write_text("[]")
     with pytest.raises(RunError, match="not the config of an intervae run"):

@@ -1,0 +1,97 @@
+"""Capturing a step in a CUDA graph changes nothing but the time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from intervae.data.base import Dataset
+from intervae.models.phases import Phase, Player
+from intervae.training.stepper import Stepper
+
+pytestmark = pytest.mark.gpu
+
+
+def prepare(make_model: Any, data: Dataset, **settings: Any) -> tuple[Any, Phase]:
+    model = make_model("causal-vae", data, **settings)
+    model.initialise(0)
+    model.to("cuda").train()
+    return model, Phase("joint", (Player(model.loss, learning_rate=1e-3),), epochs=3, batch_size=16, schedule="cosine")
+
+
+def stepper_of(model: Any, phase: Phase, data: Dataset, cuda_graph: bool) -> Stepper:
+    return Stepper(model, phase, data.train.to("cuda"), 16, cuda_graph=cuda_graph, bf16=False)
+
+
+@pytest.fixture(autouse=True)
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+@pytest.mark.parametrize("graph", ["joint", "given"])
+def test_captured_and_eager_training_have_the_same_losses(graph: str, make_model: Any, pendulum: Dataset) -> None:
+    found: dict[bool, Tensor] = {}
+    for captured in (False, True):
+        model, phase = prepare(make_model, pendulum, graph=pendulum.graph if graph == "given" else graph)
+        stepper = stepper_of(model, phase, pendulum, captured)
+        assert (stepper.graph is not None) == captured
+        found[captured] = torch.cat([stepper.run_epoch(epoch, 3, seed=epoch) for epoch in range(3)])
+    assert torch.isfinite(found[True]).all()
+    assert torch.allclose(found[False], found[True], rtol=1e-3, atol=1e-3)
+    assert not torch.allclose(found[True][0], found[True][-1])
+
+
+def test_capture_gives_back_the_weights_it_found(make_model: Any, pendulum: Dataset) -> None:
+    model, phase = prepare(make_model, pendulum)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    stepper = stepper_of(model, phase, pendulum, True)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+    assert all(not value.any() for value in stepper.state().values())  # the moments and step counts too
+
+
+def test_a_captured_run_resumes(make_model: Any, pendulum: Dataset, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import intervae.training.loop as loop
+
+    whole = make_model("causal-vae", pendulum, epochs=4)
+    whole.fit(pendulum, seed=1, device="cuda")
+    write, calls = loop.save_checkpoint, 0
+
+    def stop(*arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise KeyboardInterrupt
+        write(*arguments)
+
+    monkeypatch.setattr(loop, "save_checkpoint", stop)
+    options = {"seed": 1, "device": "cuda", "out": tmp_path / "run", "checkpoint_seconds": 0, "tensorboard": False}
+    with pytest.raises(KeyboardInterrupt):
+        make_model("causal-vae", pendulum, epochs=4).fit(pendulum, **options)
+    resumed = make_model("causal-vae", pendulum, epochs=4)
+    resumed.fit(pendulum, resume=True, **options)
+    for name, tensor in whole.state_dict().items():
+        assert torch.allclose(tensor, resumed.state_dict()[name], rtol=1e-3, atol=1e-4), name
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_a_captured_training_learns(precision: str, make_model: Any, pendulum: Dataset) -> None:
+    history = make_model("causal-vae", pendulum, epochs=20).fit(pendulum, device="cuda", precision=precision).history
+    assert history[-1]["validation"]["loss"] < 0.9 * history[0]["validation"]["loss"]
+
+
+@pytest.mark.parametrize("optimiser", ["adagrad", "rmsprop", "sgd"])
+def test_optimisers_that_cannot_be_captured_run_eagerly(optimiser: Any, make_model: Any, pendulum: Dataset) -> None:
+    model, _ = prepare(make_model, pendulum)
+    phase = Phase("joint", (Player(model.loss, optimiser=optimiser, learning_rate=1e-5),), epochs=1, batch_size=16)
+    stepper = stepper_of(model, phase, pendulum, True)
+    assert stepper.graph is None
+    assert torch.isfinite(stepper.run_epoch(0, 1, seed=0)).all()
+    saved = stepper.state()
+    again = stepper_of(model, phase, pendulum, True)
+    again.load_state(saved)
+    assert all(torch.equal(value, again.state()[key]) for key, value in saved.items())
+    again.run_epoch(0, 1, seed=1)
