@@ -10,6 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from intervae.errors import UsageError
+
 Network = Literal["conv", "mlp"]
 SMALLEST_MAP = 4  # halve the image until its shorter side would fall below this
 
@@ -74,7 +76,8 @@ class ConvDecoder(nn.Module):
         self.convolutions = nn.Sequential(*layers[:-1])
 
     def forward(self, latents: Tensor) -> Tensor:
-        return self.convolutions(self.dense(latents))[..., : self.height, : self.width]
+        maps = self.dense(latents).contiguous(memory_format=torch.channels_last)
+        return self.convolutions(maps)[..., : self.height, : self.width]
 
 
 class MLPEncoder(nn.Module):
@@ -120,9 +123,18 @@ def dense_layers(sizes: Sequence[int]) -> list[nn.Module]:
     return layers[:-1]
 
 
+def check_sizes(latents: int, channels: Sequence[int], hidden: int) -> None:
+    """Refuse networks without units, which torch would build with a warning or an error of its own."""
+    for name, sizes in (("dims", (latents,)), ("channels", channels), ("hidden", (hidden,))):
+        if not sizes or min(sizes) < 1:
+            raise UsageError(f"{name}={','.join(map(str, sizes)) or '()'} leaves a network without units; use 1 or more.")
+
+
 def build_encoder(network: Network, image_shape: tuple[int, int, int], outputs: int, channels: Sequence[int], hidden: int) -> nn.Module:
+    check_sizes(outputs, channels, hidden)
     return MLPEncoder(image_shape, outputs) if network == "mlp" else ConvEncoder(image_shape, outputs, channels, hidden)
 
 
 def build_decoder(network: Network, inputs: int, image_shape: tuple[int, int, int], channels: Sequence[int], hidden: int) -> nn.Module:
+    check_sizes(inputs, channels, hidden)
     return MLPDecoder(inputs, image_shape) if network == "mlp" else ConvDecoder(inputs, image_shape, tuple(reversed(channels)), hidden)
