@@ -1,0 +1,61 @@
+"""How often the graph of the labels is found from nothing on Pendulum and Flow, seed by seed.
+
+python benchmarks/graph_from_labels.py                                         # 10 seeds, every method
+python benchmarks/graph_from_labels.py --set samples=300 --set resolution=0.02 # the default method with other settings
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import numpy as np
+
+from intervae.data.simulators.flow import Flow
+from intervae.data.simulators.pendulum import Pendulum
+from intervae.discovery import discover
+
+LEARNERS: dict[str, dict] = {
+    "independence": {"method": "independence"},
+    "lagrangian, linear": {"method": "lagrangian"},
+    "lagrangian, mlp": {"method": "lagrangian", "mechanism": "mlp"},
+}
+
+
+def grid(simulator) -> Callable[[int], np.ndarray]:
+    """The published grid, of which `discover` draws other rows for another seed."""
+    table = simulator.simulate(simulator.published_grid()[0])
+    return lambda seed: table
+
+
+def continuous(simulator, rows: int = 2000) -> Callable[[int], np.ndarray]:
+    """Another continuous draw for another seed."""
+    return lambda seed: simulator.simulate(simulator.sample_exogenous(rows, np.random.default_rng(seed)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=NUMBER", help="a setting of the independence method, which then runs alone"
+    )
+    chosen = parser.parse_args()
+    changed = {key: (int(value) if value.isdigit() else float(value)) for key, _, value in (text.partition("=") for text in chosen.set)}
+    learners = {"independence": {"method": "independence", **changed}} if changed else LEARNERS
+    for simulator in (Pendulum(), Flow()):
+        names = [v.name for v in simulator.variables]
+        for kind, draw in (("grid", grid(simulator)), ("continuous", continuous(simulator))):
+            for label, settings in learners.items():
+                found = [discover(draw(seed), names=names, seed=seed, **settings) for seed in range(chosen.first, chosen.first + chosen.seeds)]
+                shd = [f.graph.shd(simulator.graph) for f in found]
+                zero, seconds = sum(d == 0 for d in shd), np.mean([f.seconds for f in found])
+                unsure = sum(bool(f.ambiguous) for f in found)
+                print(
+                    f"{simulator.name:9s} {kind:11s} {label:19s} {changed or ''} SHD {shd} zero in {zero}/{len(shd)}, ambiguous in {unsure}, {seconds:.1f} s",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()

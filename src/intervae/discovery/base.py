@@ -1,0 +1,103 @@
+"""What every graph learner takes and gives: a checked table of variables in, a `Discovery` out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from intervae.causal.graph import CausalGraph
+from intervae.data.base import KINDS
+from intervae.errors import DataError
+
+FEWEST_ROWS = 50
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """A graph found from a table, and how far to trust it.
+
+    Arguments:
+        graph: weights are the method's standardised strengths (its docstring says which).
+        order: the variables, causes before effects, in the order in which the method placed them.
+        cost: for each variable of `order`, what placing it there cost; 0 means that nothing speaks against it.
+        method: its name in `METHODS`.
+        seconds: wall-clock time.
+        assumptions: when the answer is right, in plain words.
+        ambiguous: edges (cause, effect) of `graph` that the data would let run the other way at no more cost.
+    """
+
+    graph: CausalGraph
+    order: tuple[str, ...]
+    cost: tuple[float, ...]
+    method: str
+    seconds: float
+    assumptions: str
+    ambiguous: list[tuple[str, str]]
+
+
+def read_table(table: Any, names: Sequence[str] | None, kinds: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
+    """Check a table: (N, n) finite numbers that vary, under different names.
+
+    Arguments:
+        table: (N, n) array, tensor or DataFrame.
+        names: one per column; a DataFrame brings its own, an array is named x0, x1, ... without.
+        kinds: "continuous", "binary" or "categorical" per column; without, two distinct values are binary and anything else continuous.
+
+    Returns:
+        (N, n) float64 columns, names, kinds.
+    """
+    if names is None:
+        names = (
+            [str(c) for c in table.columns]
+            if isinstance(table, pd.DataFrame)
+            else [f"x{i}" for i in range(np.shape(table)[-1] if np.ndim(table) else 0)]
+        )
+    names = tuple(names)
+    try:
+        columns = np.array(table, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError("the table holds something that is not a number; give numbers only, categories as codes.") from None
+    if columns.ndim != 2 or columns.shape[1] < 2:
+        raise DataError(f"a table of variables must be rows x columns with at least two columns, not of shape {columns.shape}.")
+    if len(names) != columns.shape[1]:
+        raise DataError(f"{len(names)} names were given for {columns.shape[1]} columns; give one per column.")
+    if len(set(names)) != len(names):
+        raise DataError(f"the column {next(n for n in names if names.count(n) > 1)!r} appears twice; rename or remove one.")
+    if len(columns) < FEWEST_ROWS:
+        raise DataError(f"{len(columns)} rows are too few to tell a graph from chance; give {FEWEST_ROWS} or more.")
+    if not np.isfinite(columns).all():
+        row, column = np.argwhere(~np.isfinite(columns))[0]
+        raise DataError(f"column {names[column]!r} is {columns[row, column]} in row {row}; every value must be a finite number.")
+    for name, column in zip(names, columns.T, strict=True):
+        if (column == column[0]).all():
+            raise DataError(f"column {name!r} is constant (always {column[0]:g}), so it has neither causes nor effects here; leave it out.")
+    return columns, names, _kinds(columns, names, kinds)
+
+
+def _kinds(columns: np.ndarray, names: Sequence[str], kinds: Sequence[str] | None) -> tuple[str, ...]:
+    if kinds is None:
+        return tuple("binary" if len(np.unique(column)) == 2 else "continuous" for column in columns.T)
+    if len(kinds) != len(names):
+        raise DataError(f"{len(kinds)} kinds were given for {len(names)} columns; give one per column.")
+    for name, kind in zip(names, kinds, strict=True):
+        if kind not in KINDS:
+            raise DataError(f"column {name!r} cannot be {kind!r}; a variable is one of {', '.join(KINDS)}.")
+    return tuple(kinds)
+
+
+def require_continuous(method: str, names: Sequence[str], kinds: Sequence[str]) -> None:
+    """Refuse what a method for continuous variables cannot judge."""
+    other = [f"{name} ({kind})" for name, kind in zip(names, kinds, strict=True) if kind != "continuous"]
+    if other:
+        raise DataError(f"method {method!r} is for continuous variables, but the table has {', '.join(other)}; leave them out or use another method.")
+
+
+def random_rows(columns: np.ndarray, samples: int, seed: int) -> np.ndarray:
+    """At most `samples` rows of (N, n), drawn without replacement by `seed`."""
+    if len(columns) <= samples:
+        return columns
+    return columns[np.sort(np.random.default_rng(seed).choice(len(columns), samples, replace=False))]
