@@ -1,0 +1,125 @@
+"""Many images at once: reconstructions, and interventions beside the truth (CausalVAE, Yang et al. 2021, Fig. 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from intervae.errors import DataError
+from intervae.figures.pixels import as_images, as_rgb, cell_size, like, shrink
+from intervae.figures.style import (
+    BODY,
+    FAINT,
+    INK,
+    LINE,
+    MARGIN,
+    RULE,
+    SMALL,
+    Canvas,
+    heading,
+    known_suffix,
+    put_heading,
+    text_width,
+    wrap,
+)
+
+CELL = 128  # pixels of the file along an image's longer side
+GAP = 3.0  # between neighbouring images
+GROUP_GAP = 14.0  # between groups of rows
+LABEL_WIDTH = 160.0  # at which labels at the left are broken into lines
+ERROR_WIDTH = 74.0
+
+
+@dataclass(frozen=True)
+class InterventionRow:
+    """One intervention on every original.
+
+    Arguments:
+        label: what was done, such as "do(light = 100 degrees)".
+        generated: (N, C, H, W), the model's counterfactuals.
+        truth: (N, C, H, W), the simulator's, where they are known.
+    """
+
+    label: str
+    generated: Any
+    truth: Any = None
+
+
+def reconstructions(path: str | Path, images: Any, reconstructions: Any, *, columns: int = 8) -> None:
+    """Originals above what the model makes of them, `columns` to a line; both (N, C, H, W), uint8 or in [0, 1]."""
+    known_suffix(path)
+    originals = as_images(images, "the original images")
+    pairs = as_rgb(originals), as_rgb(like(reconstructions, originals.shape, "the reconstructions"))
+    columns = min(max(1, columns), len(originals))
+    width, height = cell_size(originals.shape, CELL)
+    left = MARGIN + text_width("original", SMALL) + 8
+    lines = -(-len(originals) // columns)
+    block = 2 * height + GAP
+    canvas = Canvas(left + columns * (width + GAP) - GAP + MARGIN, 2 * MARGIN + lines * (block + GROUP_GAP) - GROUP_GAP)
+    for line in range(lines):
+        part = slice(line * columns, (line + 1) * columns)
+        top = MARGIN + line * (block + GROUP_GAP)
+        for row, (pictures, word, color) in enumerate(zip(pairs, ("original", "model"), (FAINT, INK), strict=True)):
+            y = top + row * (height + GAP)
+            canvas.text(left - 8, y + height / 2, word, size=SMALL, color=color, ha="right")
+            put_row(canvas, pictures[part], left, y, width, height)
+    canvas.save(path)
+
+
+def interventions(path: str | Path, rows: Sequence[InterventionRow], originals: Any, *, title: str = "", errors: bool = True) -> None:
+    """CausalVAE's Fig. 3: a row for each intervention, the true counterfactuals right below it, the originals (N, C, H, W) at the bottom.
+
+    With `errors`, a row whose truth is known ends in its mean absolute pixel error, and that of leaving the originals as they were.
+    """
+    known_suffix(path)
+    if not rows:
+        raise DataError("there is no intervention to show; give at least one InterventionRow.")
+    base = as_images(originals, "the original images")
+    groups = [_group(row, base) for row in rows]
+    labels = [wrap(row.label, LABEL_WIDTH) for row in rows]
+    compare = any(len(group) > 1 for group in groups)
+    width, height = cell_size(base.shape, CELL)
+
+    left = MARGIN + max(text_width(label) for label in [*labels, "original"]) + 12 + (text_width("model", SMALL) + 8 if compare else 0)
+    right = left + len(base) * (width + GAP)
+    words, head = heading(title, right - MARGIN)
+    tall = [max(len(group) * (height + GAP) - GAP, BODY * LINE * len(label.split("\n"))) for group, label in zip(groups, labels, strict=True)]
+    bottom = MARGIN + head + sum(tall) + GROUP_GAP * len(rows) + 8
+    canvas = Canvas(right + MARGIN + (ERROR_WIDTH if compare and errors else 0), bottom + height + MARGIN)
+    put_heading(canvas, words)
+    y = MARGIN + head
+    for label, group, space in zip(labels, groups, tall, strict=True):
+        canvas.text(MARGIN, y + space / 2, label, linespacing=LINE)
+        top = y + (space - len(group) * (height + GAP) + GAP) / 2
+        for k, (pictures, kind, color) in enumerate(zip(group, ("model", "truth"), (INK, FAINT), strict=False)):
+            row = top + k * (height + GAP)
+            put_row(canvas, as_rgb(pictures), left, row, width, height)
+            canvas.text(left - 8, row + height / 2, kind if compare else "", size=SMALL, color=color, ha="right")
+        if errors and len(group) > 1:
+            _put_error(canvas, right + 10, top + height / 2, "pixel error", np.abs(group[0] - group[1]).mean(), INK)
+            _put_error(canvas, right + 10, top + 1.5 * height + GAP, "if unchanged", np.abs(base - group[1]).mean(), FAINT)
+        y += space + GROUP_GAP
+    canvas.axes.plot([MARGIN, right - GAP], [bottom - 11, bottom - 11], color=RULE, linewidth=1)
+    canvas.text(MARGIN, bottom + height / 2, "original")
+    put_row(canvas, as_rgb(base), left, bottom, width, height)
+    canvas.save(path)
+
+
+def _group(row: InterventionRow, originals: np.ndarray) -> list[np.ndarray]:
+    """The rows of pictures of one intervention, checked: the model's, and the true ones where there are any."""
+    ours = like(row.generated, originals.shape, f"the pictures of {row.label!r}")
+    return [ours] if row.truth is None else [ours, like(row.truth, originals.shape, f"the true pictures of {row.label!r}")]
+
+
+def _put_error(canvas: Canvas, x: float, y: float, words: str, error: float, color: str) -> None:
+    canvas.text(x, y - 7, words, size=SMALL, color=FAINT)
+    canvas.text(x, y + 7, f"{error:.3f}", color=color, weight="bold" if color == INK else "normal")
+
+
+def put_row(canvas: Canvas, pictures: np.ndarray, x: float, y: float, width: float, height: float) -> None:
+    for k, pixels in enumerate(pictures):
+        canvas.image(shrink(pixels, width, height), x + k * (width + GAP), y, width, height)
