@@ -76,8 +76,7 @@ class ConvDecoder(nn.Module):
         self.convolutions = nn.Sequential(*layers[:-1])
 
     def forward(self, latents: Tensor) -> Tensor:
-        maps = self.dense(latents).contiguous(memory_format=torch.channels_last)
-        return self.convolutions(maps)[..., : self.height, : self.width]
+        return self.convolutions(self.dense(latents))[..., : self.height, : self.width]
 
 
 class MLPEncoder(nn.Module):
