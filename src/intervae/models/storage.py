@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 from dataclasses import asdict
@@ -112,7 +113,10 @@ def versions() -> dict[str, str]:
 
 
 def revision() -> str:
-    """The git revision of the package's own checkout, with a + when it has uncommitted changes; empty when it is not in one."""
+    """The git revision of the package's own checkout, with a + when it has uncommitted changes.
+
+    A copy without its history (a machine in a cluster) is told it by INTERVAE_REVISION; without either it is empty.
+    """
     package = Path(__file__).resolve().parent
 
     def git(*words: str) -> str:
@@ -121,7 +125,7 @@ def revision() -> str:
     try:
         return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.SubprocessError):
-        return ""
+        return os.environ.get("INTERVAE_REVISION", "")
 
 
 def hardware(device: torch.device | str = "cpu") -> str:

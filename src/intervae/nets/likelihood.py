@@ -27,6 +27,6 @@ def negative_log_likelihood(output: Tensor, images: Tensor, likelihood: Likeliho
     return loss.flatten(1).sum(1)
 
 
-def absolute_error(output: Tensor, images: Tensor) -> Tensor:
-    """(B,) sum over pixels of |sigmoid(output) - image|: what a person sees as blur, and a Bernoulli likelihood hardly punishes near 0 and 1."""
-    return (torch.sigmoid(output) - images).abs().flatten(1).sum(1)
+def absolute_error(pictures: Tensor, images: Tensor) -> Tensor:
+    """(B,) sum over pixels of |picture - image|: what a person sees as blur, and a Bernoulli likelihood hardly punishes near 0 and 1."""
+    return (pictures - images).abs().flatten(1).sum(1)
