@@ -8,6 +8,7 @@ import pytest
 from intervae.errors import DataError
 from intervae.figures import scatter, training_curves
 from intervae.figures.style import BLUE, ORANGE
+from intervae.metrics.alignment import r2 as metric_r2
 
 RNG = np.random.default_rng(0)
 
@@ -128,6 +129,14 @@ def test_names_and_scores_are_written(tmp_path, svg):
     texts = svg(tmp_path / "s.svg")[0]
     assert set(names) <= set(texts)
     assert {"R² = 0.987", "R² = −1.500", "R² = 0.250"} <= set(texts)
+
+
+def test_without_scores_they_are_those_of_the_metric(drawn):
+    true = RNG.normal(size=(60, 2))
+    found = true + 0.3 * RNG.normal(size=(60, 2))
+    texts = [t.get_text() for t in drawn(scatter, found, true, ["a", "b"]).axes.texts]
+    for score in metric_r2(found, true, ["a", "b"]).per_variable.values():
+        assert f"R² = {score:.3f}" in texts
 
 
 def test_scatter_of_one_point_and_of_constant_values(drawn, assert_no_overlap):

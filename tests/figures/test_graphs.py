@@ -184,13 +184,13 @@ def crossings(layout, edges):
 
 def test_edges_that_need_not_cross_do_not():
     edges = [(0, 7), (1, 6), (2, 5), (3, 4), (0, 6)]
-    layout = arrange(np.full(8, 40.0), edges, gap=20, widest=1000)
+    layout = arrange(np.full(8, 40.0), edges, gap=20, lane=12, widest=1000)
     assert layout.layer.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert crossings(layout, edges) == 0
 
 
 def test_a_chain_with_a_long_edge_hangs_straight_and_the_edge_passes_beside():
-    layout = arrange(np.full(4, 60.0), [(0, 1), (1, 2), (2, 3), (0, 3)], gap=20, widest=1000)
+    layout = arrange(np.full(4, 60.0), [(0, 1), (1, 2), (2, 3), (0, 3)], gap=20, lane=12, widest=1000)
     assert layout.layer.tolist() == [0, 1, 2, 3]
     assert len(layout.lanes[0, 3]) == 2
     assert all(abs(lane - layout.x[node]) >= 30 + 20 - 1e-6 for lane, node in zip(layout.lanes[0, 3], (1, 2), strict=True))
@@ -199,7 +199,7 @@ def test_a_chain_with_a_long_edge_hangs_straight_and_the_edge_passes_beside():
 
 def test_a_row_is_broken_where_it_would_be_too_wide():
     edges = [(k, 15 + k) for k in range(15)]
-    layout = arrange(np.full(32, 100.0), edges, gap=20, widest=500)
+    layout = arrange(np.full(32, 100.0), edges, gap=20, lane=12, widest=500)
     assert np.bincount(layout.layer).max() <= 4
     assert all(layout.layer[a] < layout.layer[b] for a, b in edges)
     assert layout.loose == layout.layer[30] == layout.layer[31] == layout.layer[:30].max() + 1

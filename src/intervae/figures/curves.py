@@ -42,7 +42,7 @@ def training_curves(path: str | Path, lines: Sequence[Mapping[str, Any]], *, tit
     known_suffix(path)
     terms = _terms(lines)
     starts = [k for k in range(len(lines)) if k == 0 or lines[k].get("phase") != lines[k - 1].get("phase")]
-    columns = len(terms) if len(terms) < 4 else 3 if len(terms) in (5, 6) else 4
+    columns = len(terms) if len(terms) < 4 else 3 if len(terms) in (5, 6, 9) else 4
     left, high, between, below = 48.0, 124.0, 32.0, 26.0
     wide = 330.0 if columns == 1 else 250.0 if columns == 2 else 800 / columns - left
     width = 2 * MARGIN + columns * (wide + left)
@@ -116,7 +116,7 @@ def _draw_term(axes: Axes, splits: Mapping[str, np.ndarray], ends: list[int]) ->
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:
         axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 4)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 6)))
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True, min_n_ticks=1))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 6)))
     for split, series in splits.items():
@@ -143,7 +143,7 @@ def scatter(
     Arguments:
         measured, labels: (N, n) in the variables' own units.
         units: of each variable, "" where it has none.
-        r2: of each variable, by name or in order.
+        r2: of each variable, by name or in order; without, that of what is given here.
     """
     known_suffix(path)
     found, true = as_array(measured).astype(float), as_array(labels).astype(float)
@@ -153,7 +153,7 @@ def scatter(
     if not (np.isfinite(found).all() and np.isfinite(true).all()):
         raise DataError("measured values and labels must be finite to be plotted, but some are NaN or infinite.")
     units = [""] * len(names) if units is None else [readable(unit) for unit in units]
-    scores = _scores(r2, names)
+    scores = _r2(found, true) if r2 is None else _scores(r2, names)
     if len(units) != len(names):
         raise DataError(f'{len(units)} units were given for {len(names)} variables; give one for each, "" where there is none.')
     rows = np.random.default_rng(0).permutation(len(true))[:MOST_POINTS]
@@ -164,14 +164,19 @@ def scatter(
     for k, (name, unit) in enumerate(zip(names, units, strict=True)):
         x, y = MARGIN + left + (k % columns) * (side + left) - 4, (k // columns) * (side + above + below) + above
         canvas.text(x, y - 24, readable(name), weight="bold")
-        canvas.text(x, y - 9, f"R² = {scores[k]:.3f}".replace("-", "−") if scores is not None else "", size=SMALL)
+        canvas.text(x, y - 9, f"R² = {scores[k]:.3f}".replace("-", "−") if np.isfinite(scores[k]) else "", size=SMALL)
         _draw_scatter(canvas.panel(x, y, side, side), true[rows, k], found[rows, k], f" ({unit})" if unit else "", k % columns == 0)
     canvas.save(path)
 
 
-def _scores(r2: Any, names: Sequence[str]) -> list[float] | None:
-    if r2 is None:
-        return None
+def _r2(found: np.ndarray, true: np.ndarray) -> list[float]:
+    """1 - squared error / variance of each column, as `metrics.r2`; NaN for a constant label."""
+    spread = ((true - true.mean(0)) ** 2).sum(0)
+    error = ((found - true) ** 2).sum(0)
+    return [1 - e / s if s > 0 else float("nan") for e, s in zip(error, spread, strict=True)]
+
+
+def _scores(r2: Any, names: Sequence[str]) -> list[float]:
     if isinstance(r2, Mapping):
         missing = [name for name in names if name not in r2]
         if missing:
@@ -191,6 +196,6 @@ def _draw_scatter(axes: Axes, true: np.ndarray, found: np.ndarray, unit: str, fi
     axes.scatter(true, found, s=7, color=BLUE, alpha=float(np.clip(400 / len(true), 0.15, 0.8)), linewidths=0, rasterized=True, zorder=2)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(4))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 4)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 6)))
     axes.set_xlabel(f"true{unit}", color=FAINT, fontproperties=font(SMALL), labelpad=3)
     axes.set_ylabel(f"measured{unit}", color=FAINT, fontproperties=font(SMALL), labelpad=3)

@@ -70,7 +70,8 @@ def graph_canvas(graph: CausalGraph, true_graph: CausalGraph | None, confidence:
     names = [readable(name) for name in graph.names]
     widths = np.array([max(text_width(name, NAME) + 2 * PADDING, 44) for name in names])
     longest = max((text_width(edge.label, SMALL) for edge in edges if edge.label), default=0.0)
-    layout = arrange(widths, _downwards(graph, true_graph, edges), gap=(32 if len(graph) <= 8 else 16) + longest / 2, widest=WIDEST)
+    gap, lane = (32 if len(graph) <= 8 else 16) + longest / 2, 12 + (longest / 2 if len(edges) <= MOST_LABELS / 2 else 0)  # room for the labels
+    layout = arrange(widths, _downwards(graph, true_graph, edges), gap=gap, lane=lane, widest=WIDEST)
     level = NODE_HEIGHT + float(np.clip(0.1 * layout.width, 56, 90)) + (14 if longest else 0)  # steeper where edges have far to go sideways
     steps = [level if row < layout.loose else NODE_HEIGHT + (34 if row == layout.loose else 12) for row in range(1, layout.layer.max() + 1)]
     rows = np.concatenate([[0.0], np.cumsum(steps)])  # the top of each layer; nodes without edges stand close together

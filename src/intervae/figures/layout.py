@@ -15,7 +15,6 @@ from scipy.sparse import csr_array
 from sklearn.isotonic import isotonic_regression
 
 SWEEPS = 12
-LANE = 12.0  # canvas pixels between edges that pass a layer side by side
 
 
 @dataclass(frozen=True)
@@ -35,14 +34,20 @@ class Layout:
     width: float
 
 
-def arrange(widths: np.ndarray, edges: Iterable[tuple[int, int]], *, gap: float, widest: float) -> Layout:
-    """Arrange nodes of the given widths (n,), `gap` apart, no row of them wider than `widest`; `edges` (upper, lower) have no cycle."""
+def arrange(widths: np.ndarray, edges: Iterable[tuple[int, int]], *, gap: float, lane: float, widest: float) -> Layout:
+    """Arrange nodes of the given widths (n,), where `edges` (upper, lower) have no cycle.
+
+    Arguments:
+        gap: between neighbouring nodes, and between a node and an edge that passes it.
+        lane: between edges that pass a layer side by side.
+        widest: what no row of nodes is wider than, unless one of them is.
+    """
     pairs = sorted(set(edges))
     layer = _layers(widths, pairs, gap, widest)
     sizes, levels, links, chains = _with_lanes(widths, layer, pairs)
     rows = [[node for node in range(len(sizes)) if levels[node] == level] for level in range(max(levels) + 1)]
     rows = _order(rows, links, len(sizes))
-    x = _place(rows, links, np.array(sizes), len(widths), gap)
+    x = _place(rows, links, np.array(sizes), len(widths), gap, lane)
     x -= min(x[node] - sizes[node] / 2 for node in range(len(sizes)))
     lanes = {pair: [float(x[node]) for node in chain] for pair, chain in chains.items()}
     loose = max((int(layer[node]) + 1 for pair in pairs for node in pair), default=0)
@@ -132,14 +137,14 @@ def _crossings(order: list[np.ndarray], below: csr_array) -> int:
     return total
 
 
-def _place(rows: list[list[int]], links: list[tuple[int, int]], sizes: np.ndarray, nodes: int, gap: float) -> np.ndarray:
+def _place(rows: list[list[int]], links: list[tuple[int, int]], sizes: np.ndarray, nodes: int, gap: float, lane: float) -> np.ndarray:
     """x of everything: each row moves to the mean of its neighbours as far as order and gaps allow, a least-squares problem in closed form."""
     pull = np.array([1.0 + 2.0 * ((a >= nodes) + (b >= nodes)) for a, b in links])  # long edges are kept straight first
     half = _matrix(links, pull, len(sizes))
     near = (half + half.T).tocsr()
     x, plan = np.zeros(len(sizes)), []
     for row in map(np.array, rows):
-        steps = (sizes[row[1:]] + sizes[row[:-1]]) / 2 + np.where((row[1:] >= nodes) & (row[:-1] >= nodes), LANE, gap)
+        steps = (sizes[row[1:]] + sizes[row[:-1]]) / 2 + np.where((row[1:] >= nodes) & (row[:-1] >= nodes), lane, gap)
         start = np.concatenate([[0.0], np.cumsum(steps)])
         x[row] = start - start[-1] / 2
         plan.append((row, start, near[row], near[row].sum(1)))
