@@ -5,6 +5,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage. Errors are one sentence on standard
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import sys
@@ -13,56 +15,80 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from intervae.errors import IntervaeError, QueryError, UsageError
+from intervae.errors import IntervaeError, QueryError, RunError, UsageError, unknown
 
 if TYPE_CHECKING:
     from intervae.data.base import Dataset
     from intervae.metrics.base import Measurement
     from intervae.models.base import Model
 
-app = typer.Typer(
-    help="Learn causal variables from images and video, and ask what if.", no_args_is_help=True, add_completion=False, rich_markup_mode="rich"
-)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 out = Console(soft_wrap=True)
 err = Console(stderr=True, soft_wrap=True)
+INTERRUPTED = 130
+GRAPH_FORMATS = (".svg", ".png", ".dot", ".json")
 
 Run = Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 
 
+@app.callback()
+def common(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; stands anywhere in the line.")] = False) -> None:
+    """Learn causal variables from images and video, and ask what if."""  # `main` has read --debug before: here it is for --help
+
+
 def main() -> None:
     """Entry point: run a command and turn errors into one sentence and an exit code."""
     debug = "--debug" in sys.argv
-    arguments = [word for word in sys.argv[1:] if word != "--debug"]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a name that this terminal cannot show must not end the command
     try:
-        app(arguments, prog_name="intervae")
-    except IntervaeError as error:
-        _fail(str(error), error.exit_code, debug)
+        code = app([word for word in sys.argv[1:] if word != "--debug"], prog_name="intervae", standalone_mode=False)
+        sys.stdout.flush()
     except KeyboardInterrupt:
-        _fail("interrupted; a run that was training goes on with --resume.", 1, debug)
-    except BrokenPipeError:  # the reader of a pipe went away: nobody is left to tell
+        code = INTERRUPTED
+    except Exception as error:
+        code = INTERRUPTED if isinstance(error, typer.Abort) else _explain(error, debug)
+    if code == INTERRUPTED:  # newer versions of typer return this, older ones abort
+        code = _fail("interrupted; a run that was training goes on with --resume.", 1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain(error: Exception, debug: bool) -> int:
+    """Print an error as one sentence; returns the exit code."""
+    if isinstance(error, BrokenPipeError):  # the reader of a pipe went away: nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except OSError as error:
-        _fail(f"{error.filename or 'a file'}: {error.strerror or error}.", 1, debug)
-    except MemoryError:
-        _fail("not enough memory; use smaller images (--size) or fewer of them.", 1, debug)
-
-
-def _fail(sentence: str, code: int, debug: bool) -> None:
+        return 1
+    if type(error).__name__ == "NoArgsIsHelpError":  # `intervae` alone has shown the help
+        return 2
     if debug:
         err.print_exception()
-    err.print(f"[bold red]error:[/] {_plain(sentence)}", highlight=False)
-    sys.exit(code)
+    if isinstance(error, IntervaeError):
+        return _fail(str(error), error.exit_code)
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's own, about an option or an argument
+        command = getattr(getattr(error, "ctx", None), "command_path", "intervae")
+        return _fail(f"{error.format_message().rstrip('.?')}; see `{command} --help`.", error.exit_code)
+    if isinstance(error, OSError):
+        return _fail(f"{error.filename or 'output'}: {error.strerror or error}.", 1)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error):  # of Python or torch
+        return _fail("not enough memory; use smaller images (--size), fewer of them, or a smaller --set batch_size.", 1)
+    return _fail(f"this should not happen ({type(error).__name__}: {error}); please report it with what --debug shows.", 1)
 
 
-def _plain(text: str) -> str:
-    from rich.markup import escape
+def _fail(sentence: str, code: int) -> int:
+    err.print(f"[bold red]error:[/] {escape(' '.join(sentence.split()))}", highlight=False)
+    return code
 
-    return escape(text)
+
+def _say(text: str, style: str | None = None) -> None:
+    """Print words that may hold anything: names and paths with brackets are not markup."""
+    out.print(text, style=style, markup=False, highlight=False)
 
 
 def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
@@ -72,7 +98,7 @@ def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
         return
     grid = Table(box=None, show_header=False, pad_edge=False)
     for row in rows:
-        grid.add_row(f"[bold]{row['name']}[/]", _plain(row["about"]))
+        grid.add_row(Text(row["name"], "bold"), Text(row["about"]))
     out.print(grid)
 
 
@@ -93,7 +119,7 @@ def datasets(as_json: AsJson = False) -> None:
 
     _list([{"name": e.name, "about": e.description, "needs": e.needs} for e in known()], as_json)
     if not as_json:
-        out.print("\nOr a path: a folder with labels.csv, an .npz, an .h5.", style="dim")
+        _say("\nOr a path: a folder with labels.csv, an .npz, an .h5.", "dim")
 
 
 @app.command()
@@ -101,7 +127,7 @@ def metrics(as_json: AsJson = False) -> None:
     """List the metrics of `evaluate`."""
     from intervae.evaluation import METRICS
 
-    _list([{"name": name, "about": entry[0]} for name, entry in METRICS.items()], as_json)
+    _list([{"name": name, "about": metric.about} for name, metric in METRICS.items()], as_json)
 
 
 @app.command()
@@ -118,7 +144,7 @@ def train(
     model: Annotated[str, typer.Argument(help="A name from `intervae models`.", show_default=False)],
     data: Annotated[str, typer.Option(help="A name from `intervae datasets`, a folder with labels.csv, an .npz or an .h5.", show_default=False)],
     folder: Annotated[Path | None, typer.Option("--out", help="Where the run goes.", show_default="runs/DATA-MODEL-SEED")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Decides everything random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Decides everything random.")] = 0,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training split; short for --set epochs=N.", show_default=False)] = None,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
@@ -142,8 +168,6 @@ def train(
     from intervae.training import Options, fit
 
     if model not in MODELS:
-        from intervae.errors import unknown
-
         raise unknown("model", model, MODELS)
     given = parse_settings(settings or [])
     if epochs is not None:
@@ -155,9 +179,9 @@ def train(
     if graph is not None:
         of_model["graph"] = _given_graph(graph, dataset)
     net = create(model, dataset, seed=seed, **of_model)
-    out.print(f"training [bold]{model}[/] on {dataset.name}, seed {seed}, into {run}", highlight=False)
+    _say(f"training {model} on {dataset.name}, seed {seed}, into {run}")
     result = fit(net, dataset, seed=seed, out=run, device=device, resume=resume, overwrite=overwrite, **of_training)
-    out.print(f"trained in {result.seconds:.0f} s", highlight=False)
+    _say(f"trained in {result.seconds:.0f} s")
     if pictures:
         _evaluate(net, dataset, run, None, False)
         _draw(net, dataset, run)
@@ -167,28 +191,33 @@ def _load_data(data: str, size: int | None, variables: str | None, kinds: list[s
     from intervae.data import load_data
     from intervae.settings import parse_settings
 
-    more: dict[str, Any] = {key: _number_or_text(value) for key, value in parse_settings(options or [], "--data-option").items()}
+    more: dict[str, Any] = {key: _value(text) for key, text in parse_settings(options or [], "--data-option").items()}
+    for key in more:
+        if key in ("size", "variables", "kinds", "group"):
+            raise UsageError(f"--data-option {key}=... has an option of its own: {'--kind' if key == 'kinds' else '--' + key}.")
     chosen = [name.strip() for name in variables.split(",")] if variables else None
     return load_data(data, size=size, variables=chosen, kinds=parse_settings(kinds or [], "--kind") or None, group=group, **more)
 
 
-def _number_or_text(text: str) -> Any:
-    try:
-        return int(text)
-    except ValueError:
-        return text
+def _value(text: str) -> Any:
+    """What a person means by the text of an option: a number, true or false, or the text."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def _show_data(data: Dataset) -> None:
-    out.print(str(data), highlight=False)
+    _say(str(data))
     grid = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("variable", "kind", "range"):
         grid.add_column(column)
     for v in data.variables:
-        grid.add_row(v.name, v.kind, ", ".join(v.categories) if v.categories else f"{v.low:.4g} to {v.high:.4g} {v.unit}".strip())
+        values = ", ".join(v.categories) if v.categories else f"{v.low:.4g} to {v.high:.4g} {v.unit}".strip()
+        grid.add_row(Text(v.name), v.kind, Text(values))
     out.print(grid)
     for note in data.notes:
-        out.print(f"note: {_plain(note)}", style="yellow", highlight=False)
+        _say(f"note: {note}", "yellow")
 
 
 def _given_graph(graph: str, data: Dataset) -> Any:
@@ -196,6 +225,8 @@ def _given_graph(graph: str, data: Dataset) -> Any:
     from intervae.files import read_json
 
     if graph != "true":
+        if not Path(graph).is_file():
+            raise UsageError(f"--graph {graph}: there is no such file; give a graph.json, or `true` for the data's own graph.")
         return CausalGraph.from_json(read_json(Path(graph), "a graph"))
     if data.graph is None:
         raise UsageError(f"--graph true: the true graph of {data.name} is not known; give a graph.json.")
@@ -206,12 +237,19 @@ def _given_graph(graph: str, data: Dataset) -> Any:
 def _open(run: Path, device: str) -> tuple[Model, Dataset]:
     """A run's model and the data it was trained on."""
     from intervae.data.registry import reload
+    from intervae.evaluation import same_data
     from intervae.files import read_json
     from intervae.models import load
     from intervae.training import choose_device
 
     model = load(run, choose_device(device))
-    return model, reload(read_json(run / "config.json", "the run's settings").get("data") or {})
+    source = read_json(run / "config.json", "the run's settings").get("data")
+    if not isinstance(source, dict):
+        raise RunError(f"{run / 'config.json'} does not say on which data the run was trained, so it cannot be loaded again.")
+    data = reload(source)
+    if not same_data(data.spec, model.spec):
+        raise RunError(f"{data.name} has changed since {run} was trained on it (its variables, their ranges or the images); put the old data back.")
+    return model, data
 
 
 @app.command()
@@ -228,7 +266,7 @@ def evaluate(
 
 def _evaluate(model: Model, data: Dataset, run: Path, metric: list[str] | None, as_json: bool) -> None:
     from intervae.evaluation import evaluate as measure
-    from intervae.report import write_evaluation
+    from intervae.evaluation import write_evaluation
 
     measurements = measure(model, data, metric)
     write_evaluation(run, measurements)
@@ -239,7 +277,7 @@ def _evaluate(model: Model, data: Dataset, run: Path, metric: list[str] | None, 
 
 
 def _print_table(measurements: list[Measurement]) -> None:
-    from intervae.report import by_variable, headlines
+    from intervae.evaluation import by_variable, headlines
 
     _print_grid(["metric on the test split", "value", "images"], headlines(measurements))
     header, rows = by_variable(measurements)
@@ -250,9 +288,9 @@ def _print_table(measurements: list[Measurement]) -> None:
 def _print_grid(header: list[str], rows: list[list[str]]) -> None:
     grid = Table(header_style="bold")
     for i, column in enumerate(header):
-        grid.add_column(_plain(column.removesuffix("_min")), justify="right" if i else "left", overflow="fold")
+        grid.add_column(column.removesuffix("_min"), justify="right" if i else "left", overflow="fold")
     for row in rows:
-        grid.add_row(*map(_plain, row))
+        grid.add_row(*map(Text, row))
     out.print(grid)
 
 
@@ -260,7 +298,7 @@ def _draw(model: Model, data: Dataset, run: Path) -> None:
     from intervae.report import write_figures
 
     for path in write_figures(model, data, run):
-        out.print(f"wrote {path}", highlight=False)
+        _say(f"wrote {path}")
 
 
 @app.command()
@@ -272,27 +310,28 @@ def graph(
     as_json: AsJson = False,
 ) -> None:
     """Show or draw the causal graph of a run."""
-    from intervae import figures
     from intervae.files import write_json, write_text
     from intervae.models import load
 
+    suffix = path.suffix.lower() if path is not None else ""
+    if path is not None and suffix not in GRAPH_FORMATS:
+        raise unknown("format of --out", suffix or str(path), GRAPH_FORMATS)
     found = load(run).graph
-    if path is None:
-        if as_json:
-            print(json.dumps(found.to_json(), indent=2))
+    if path is not None:
+        if suffix == ".dot":
+            write_text(path, found.to_dot())
+        elif suffix == ".json":
+            write_json(path, found.to_json())
         else:
-            for cause, effect, weight in found.edges:
-                out.print(f"{_plain(cause)} -> {_plain(effect)}  {weight:.3f}", highlight=False)
-            if not found.edges:
-                out.print("no edges")
-        return
-    if path.suffix == ".dot":
-        write_text(path, found.to_dot())
-    elif path.suffix == ".json":
-        write_json(path, found.to_json())
+            from intervae import figures
+
+            figures.draw_graph(path, found)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=2))
+    elif path is not None:
+        _say(f"wrote {path}")
     else:
-        figures.draw_graph(path, found)
-    out.print(f"wrote {path}", highlight=False)
+        _say("\n".join(f"{cause} -> {effect}  {weight:.3f}" for cause, effect, weight in found.edges) or "no edges")
 
 
 @app.command()
@@ -324,18 +363,17 @@ def intervene(
             raise QueryError(f"--index {index}: the test split has {len(data.test)} images, numbered from 0.")
         picture = data.test.images[index : index + 1].numpy()
     after = model.counterfactual(picture, wanted)
+    ranges = {v.name: (v.low, v.high) for v in model.spec.variables}
     for name, value in wanted.items():
-        variable = model.spec.variable(name)
-        if not variable.low <= value <= variable.high:
-            err.print(
-                f"note: {name}={value:g} is outside the training range {variable.low:.4g} to {variable.high:.4g}; the picture extrapolates.",
-                style="yellow",
-            )
+        low, high = ranges.get(name, (value, value))
+        if not low <= value <= high:
+            text = f"note: {name}={value:g} is outside the training range {low:.4g} to {high:.4g}; the picture extrapolates."
+            err.print(text, style="yellow", markup=False, highlight=False)
     figures.strip(path, picture[0], after.cpu(), [", ".join(f"do({n} = {v:g})" for n, v in wanted.items())])
     if isinstance(model, CausalModel):
         _show_change(model, picture, wanted, as_json)
     if not as_json:
-        out.print(f"wrote {path}", highlight=False)
+        _say(f"wrote {path}")
 
 
 def _show_change(model: Any, picture: Any, do: dict[str, float], as_json: bool) -> None:
@@ -353,7 +391,7 @@ def _show_change(model: Any, picture: Any, do: dict[str, float], as_json: bool) 
     for column in ("variable", "before", "after"):
         grid.add_column(column, justify="left" if column == "variable" else "right")
     for row in rows:
-        grid.add_row(_plain(row["variable"]), f"{row['before']:.4g}", f"{row['after']:.4g}")
+        grid.add_row(Text(row["variable"]), f"{row['before']:.4g}", f"{row['after']:.4g}")
     out.print(grid)
 
 
@@ -370,9 +408,9 @@ def reproduce(
 
     from intervae.experiments import reproduce as run_by_name
 
-    run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, tell=lambda text: out.print(_plain(text), highlight=False))
+    run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, tell=_say)
     out.print(Markdown((results / f"{experiment}.md").read_text(encoding="utf-8")), width=max(out.width, 120))
-    out.print(f"wrote {results / experiment}.json and .md", highlight=False)
+    _say(f"wrote {results / experiment}.json and .md")
 
 
 if __name__ == "__main__":

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from intervae.data.base import Dataset
-from intervae.errors import UsageError, unknown
+from intervae.data.base import Dataset, Spec
+from intervae.errors import RunError, UsageError, unknown
+from intervae.files import read_json, write_json
 from intervae.metrics.alignment import r2
 from intervae.metrics.base import Measurement
 from intervae.metrics.counterfactual import counterfactual_pixel_mae
@@ -19,9 +22,19 @@ from intervae.models.causal import CausalModel
 COUNTERFACTUAL_SAMPLES = 512
 
 
+def _varying(data: Dataset) -> np.ndarray:
+    """(n,) which variables have more than one value in the test split: a rare binary one may not."""
+    labels = data.test.labels.cpu().numpy()
+    return (labels != labels[:1]).any(0)
+
+
 def _r2(model: Model, data: Dataset) -> list[Measurement]:
-    measured = model.measure(data.test.images).cpu().numpy()  # type: ignore[attr-defined]
-    return [r2(measured, data.test.labels.cpu().numpy(), data.names)]
+    assert isinstance(model, CausalModel)
+    varying = _varying(data)
+    measured, labels = model.measure(data.test.images).cpu().numpy(), data.test.labels.cpu().numpy()
+    result = r2(measured[:, varying], labels[:, varying], [name for name, varies in zip(data.names, varying, strict=True) if varies])
+    constant = [name for name, varies in zip(data.names, varying, strict=True) if not varies]
+    return [replace(result, parameters={"constant_in_test": constant}) if constant else result]
 
 
 def _counterfactual(model: Model, data: Dataset) -> list[Measurement]:
@@ -52,17 +65,35 @@ def _shd(model: Model, data: Dataset) -> list[Measurement]:
     ]
 
 
-# name -> (one line, which metrics it gives, whether model and data allow it, the function)
-Entry = tuple[str, Callable[[Model, Dataset], bool], Callable[[Model, Dataset], list[Measurement]]]
-METRICS: dict[str, Entry] = {
-    "r2": ("R^2 of each variable read off the images, in its own units", lambda m, d: isinstance(m, CausalModel) and m.latent_names == d.names, _r2),
-    "reconstruction": ("mean absolute pixel error of reconstructions", lambda m, d: True, _reconstruction),
-    "counterfactual": (
+class Metric(NamedTuple):
+    """An entry of METRICS: one line on it, what it needs, whether model and data give that, and the function."""
+
+    about: str
+    needs: str
+    applies: Callable[[Model, Dataset], bool]
+    measure: Callable[[Model, Dataset], list[Measurement]]
+
+
+METRICS: dict[str, Metric] = {
+    "r2": Metric(
+        "R^2 of each variable read off the images, in its own units",
+        "a model whose variables are the labels, and labels that vary in the test split",
+        lambda m, d: isinstance(m, CausalModel) and m.latent_names == d.names and bool(_varying(d).any()),
+        _r2,
+    ),
+    "reconstruction": Metric("mean absolute pixel error of reconstructions", "nothing", lambda m, d: True, _reconstruction),
+    "counterfactual": Metric(
         "pixel error of do() pictures against the simulator's truth, and of doing nothing",
+        "data with a simulator, and a model that answers counterfactual() about its variables",
         lambda m, d: answers(type(m), "counterfactual") and d.simulator is not None and m.latent_names == d.names,
         _counterfactual,
     ),
-    "shd": ("edges to add, remove or turn round to get the true graph", lambda m, d: answers(type(m), "graph") and d.graph is not None, _shd),
+    "shd": Metric(
+        "edges to add, remove or turn round to get the true graph",
+        "data with a known graph, and a model that has one",
+        lambda m, d: answers(type(m), "graph") and d.graph is not None,
+        _shd,
+    ),
 }
 
 
@@ -71,12 +102,43 @@ def evaluate(model: Model, data: Dataset, metrics: Sequence[str] | None = None) 
     for name in metrics or ():
         if name not in METRICS:
             raise unknown("metric", name, METRICS)
-        if not METRICS[name][1](model, data):
-            raise UsageError(f"metric {name!r} does not apply to {model.name} on {data.name}: it needs {METRICS[name][0]}.")
-    chosen = metrics or [name for name, (_, applies, _) in METRICS.items() if applies(model, data)]
+        if not METRICS[name].applies(model, data):
+            raise UsageError(f"metric {name!r} does not apply to {model.name} on {data.name}: it needs {METRICS[name].needs}.")
+    chosen = list(dict.fromkeys(metrics or (name for name, metric in METRICS.items() if metric.applies(model, data))))
     model.eval()
-    return [measurement for name in chosen for measurement in METRICS[name][2](model, data)]
+    return [measurement for name in chosen for measurement in METRICS[name].measure(model, data)]
 
 
-def as_rows(measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
-    return [m.to_json() for m in measurements]
+# ---- evaluation.json and its table -----------------------------------------------------------------------------------
+def write_evaluation(folder: Path, measurements: Sequence[Measurement]) -> None:
+    """evaluation.json of a run; metrics measured before and not again are kept."""
+    path = folder / "evaluation.json"
+    before = read_json(path, "what was measured before") if path.is_file() else []
+    if not isinstance(before, list) or not all(isinstance(row, dict) for row in before):
+        raise RunError(f"{path} does not hold measurements of intervae; remove it.")
+    names = {m.metric for m in measurements}
+    write_json(path, [row for row in before if row.get("metric") not in names] + [m.to_json() for m in measurements])
+
+
+def headlines(measurements: Sequence[Measurement]) -> list[list[str]]:
+    """Rows of metric, value and samples."""
+    return [[m.metric, f"{m.value:.4g}", str(m.n)] for m in measurements]
+
+
+def by_variable(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the metrics that have a value for each variable: one column per metric, one row per variable."""
+    detailed = [m for m in measurements if m.per_variable]
+    variables = list(dict.fromkeys(name for m in detailed for name in m.per_variable))
+    rows = [[v, *(f"{m.per_variable[v]:.4g}" if v in m.per_variable else "" for m in detailed)] for v in variables]
+    return ["variable", *(m.metric for m in detailed)], rows
+
+
+def same_data(now: Spec, then: Spec) -> bool:
+    """Whether two specs tell of the same data, but for rounding: another machine may add up a mean in another order."""
+    if replace(now, variables=()) != replace(then, variables=()) or len(now.variables) != len(then.variables):
+        return False
+    for a, b in zip(now.variables, then.variables, strict=True):
+        scales = np.array([[v.mean, v.std, v.low, v.high] for v in (a, b)])
+        if (a.name, a.kind, a.categories) != (b.name, b.kind, b.categories) or (abs(scales[0] - scales[1]) > 1e-4 * b.std).any():
+            return False
+    return True

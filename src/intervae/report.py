@@ -1,9 +1,8 @@
-"""The pictures and the table of a run: what `train`, `evaluate` and `reproduce` show when they are done."""
+"""The pictures of a run: what `train` and `reproduce` draw when they are done."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ import torch
 
 from intervae import figures
 from intervae.data.base import Dataset, Variable
-from intervae.files import write_json
-from intervae.metrics.base import Measurement
 from intervae.models.base import Model, answers
 from intervae.models.causal import CausalModel
 
@@ -81,24 +78,3 @@ def _spread(n: int, count: int) -> torch.Tensor:
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
-
-
-def write_evaluation(folder: Path, measurements: Sequence[Measurement]) -> None:
-    """evaluation.json of a run; metrics measured before and not again are kept."""
-    path = folder / "evaluation.json"
-    before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    names = {m.metric for m in measurements}
-    write_json(path, [row for row in before if row["metric"] not in names] + [m.to_json() for m in measurements])
-
-
-def headlines(measurements: Sequence[Measurement]) -> list[list[str]]:
-    """Rows of metric, value and samples."""
-    return [[m.metric, f"{m.value:.4g}", str(m.n)] for m in measurements]
-
-
-def by_variable(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the metrics that have a value for each variable: one column per metric, one row per variable."""
-    detailed = [m for m in measurements if m.per_variable]
-    variables = list(dict.fromkeys(name for m in detailed for name in m.per_variable))
-    rows = [[v, *(f"{m.per_variable[v]:.4g}" if v in m.per_variable else "" for m in detailed)] for v in variables]
-    return ["variable", *(m.metric for m in detailed)], rows

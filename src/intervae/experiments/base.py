@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +15,12 @@ from typing import Any
 import intervae
 from intervae.data.registry import load_data
 from intervae.discovery import discover
-from intervae.errors import UsageError
-from intervae.evaluation import evaluate
+from intervae.errors import TrainingError, UsageError, unknown
+from intervae.evaluation import evaluate, write_evaluation
 from intervae.files import read_json, write_json, write_text
 from intervae.models import create
 from intervae.models.storage import hardware, load_model, revision, versions
-from intervae.report import write_evaluation, write_figures
+from intervae.report import write_figures
 from intervae.training import choose_device, fit
 
 Numbers = dict[str, float]  # metric, or "metric|part" for one variable's share of it -> value
@@ -113,18 +114,20 @@ def reproduce(
         raise UsageError(f"--seeds {count}: at least one seed is needed.")
     where = str(choose_device(device))
     rows: list[dict[str, Any]] = []
+    made: dict[str, list[str]] = {"revision": [], "hardware": []}  # of every number, those kept from earlier included
     for job in experiment.jobs:
         per_seed: dict[int, Numbers] = {}
         for seed in range(count):
-            folder = Path(runs) / experiment.name / f"{job.key}-{seed}"
-            per_seed[seed] = _once(job, seed, where, folder)
+            kept = _once(job, seed, where, Path(runs) / experiment.name / f"{job.key}-{seed}")
+            per_seed[seed] = kept["numbers"]
+            for key, values in made.items():
+                values += [kept[key]] if kept[key] not in values else []
             tell(f"{job.key} seed {seed}: " + ", ".join(f"{m} {per_seed[seed][m]:.4g}" for m in experiment.shown if m in per_seed[seed]))
         rows += _rows(job, per_seed)
     document = {
         "experiment": experiment.name,
         "command": command or f"intervae reproduce {experiment.name} --seeds {count}",
-        "revision": revision(),
-        "hardware": hardware(where),
+        **{key: ", ".join(values) for key, values in made.items()},
         "versions": versions(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "rows": rows,
@@ -134,18 +137,22 @@ def reproduce(
     return document
 
 
-def _once(job: Job, seed: int, device: str, folder: Path) -> Numbers:
-    """The numbers of one job and seed: read where they are from the same settings, made where not."""
+def _once(job: Job, seed: int, device: str, folder: Path) -> dict[str, Any]:
+    """The numbers of one job and seed, and where they were made: read where they are from the same settings, made where not."""
     record = {"job": json.loads(json.dumps(asdict(job))), "seed": seed, "intervae": intervae.__version__}
     path = folder / "numbers.json"
     if path.is_file():
         kept = read_json(path, "the numbers of a finished job")
-        if {k: kept.get(k) for k in record} == record:
-            return kept["numbers"]
+        if isinstance(kept, dict) and {k: kept.get(k) for k in record} == record and {"numbers", "hardware", "revision"} <= kept.keys():
+            return kept
         raise UsageError(f"{folder} holds the numbers of other settings; remove it or choose another --runs folder.")
     numbers = job.run(seed, device, folder)
-    write_json(path, {**record, "numbers": numbers})
-    return numbers
+    for name, value in numbers.items():
+        if not math.isfinite(value):
+            raise TrainingError(f"{job.key}, seed {seed}: {name} is {value}, so the table would say nothing; the run is in {folder}.")
+    made = {**record, "numbers": numbers, "hardware": hardware(device), "revision": revision()}
+    write_json(path, made)
+    return made
 
 
 def _rows(job: Job, per_seed: dict[int, Numbers]) -> list[dict[str, Any]]:
@@ -154,7 +161,7 @@ def _rows(job: Job, per_seed: dict[int, Numbers]) -> list[dict[str, Any]]:
         metric, _, part = key.partition("|")
         values = {str(seed): numbers[key] for seed, numbers in per_seed.items()}
         variant = " ".join(text for text in (job.variant, part) if text)
-        row = {"data": job.data, "model": job.model, "variant": variant, "metric": metric, "per_seed": values}
+        row: dict[str, Any] = {"data": job.data, "model": job.model, "variant": variant, "metric": metric, "per_seed": values}
         row |= {"mean": statistics.fmean(values.values()), "std": statistics.stdev(values.values()) if len(values) > 1 else 0.0}
         rows.append({**row, "paper": job.paper[key]} if key in job.paper else row)
     return rows
@@ -163,7 +170,7 @@ def _rows(job: Job, per_seed: dict[int, Numbers]) -> list[dict[str, Any]]:
 def markdown(experiment: Experiment, document: Mapping[str, Any]) -> str:
     """The table for people: one line per job and part, our mean and spread beside the paper's number."""
     lines = [f"# {experiment.title}", "", experiment.notes, ""] if experiment.notes else [f"# {experiment.title}", ""]
-    lines += ["| data | model | what | metric | ours (mean ± std over seeds) | worst seed to best | paper |", "|---|---|---|---|---|---|---|"]
+    lines += ["| data | model | what | metric | ours (mean ± std over seeds) | lowest seed to highest | paper |", "|---|---|---|---|---|---|---|"]
     for row in document["rows"]:
         if row["metric"] in experiment.shown:
             values = sorted(row["per_seed"].values())
@@ -178,8 +185,6 @@ def markdown(experiment: Experiment, document: Mapping[str, Any]) -> str:
 
 
 def find(name: str, experiments: Sequence[Experiment]) -> Experiment:
-    from intervae.errors import unknown
-
     for experiment in experiments:
         if experiment.name == name:
             return experiment

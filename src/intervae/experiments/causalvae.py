@@ -20,8 +20,17 @@ FLOW = Experiment(
     "causalvae-flow", "CausalVAE on Flow, 96x96", (Train("flow", "causal-vae", {"size": 96}),), seeds=5, shown=SHOWN, notes=PENDULUM.notes
 )
 
-_TABLES = (("pendulum", "grid", {}), ("pendulum", "random", {"samples": 4000}), ("flow", "grid", {}), ("flow", "random", {"samples": 4000}))
-_METHODS = (("independence", {}, ""), ("lagrangian", {}, "linear"), ("lagrangian", {"mechanism": "mlp"}, "mlp"))
+_TABLES: tuple[tuple[str, str, dict[str, int]], ...] = (
+    ("pendulum", "grid", {}),
+    ("pendulum", "random", {"samples": 4000}),
+    ("flow", "grid", {}),
+    ("flow", "random", {"samples": 4000}),
+)
+_METHODS: tuple[tuple[str, dict[str, str], str], ...] = (
+    ("independence", {}, ""),
+    ("lagrangian", {}, "linear"),
+    ("lagrangian", {"mechanism": "mlp"}, "mlp"),
+)
 
 GRAPH = Experiment(
     "causalvae-graph",

@@ -1,0 +1,96 @@
+"""How the tests call the command line: inside this process, where it is quick, or as the installed program."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import NamedTuple, TextIO
+from unittest import mock
+
+import numpy as np
+from PIL import Image
+
+from intervae import cli
+
+PROGRAM = str(Path(sysconfig.get_path("scripts")) / "intervae")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+SMALL = ["--set", "channels=8,8", "--set", "dims=2", "--set", "hidden=32", "--set", "batch_size=16", "--epochs", "1", "--device", "cpu"]
+PENDULUM = ["--data", "pendulum", "--data-option", "samples=96", "--size", "16"]
+
+
+class Output(NamedTuple):
+    """What a command left: its exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def intervae(*words: object, stdout: TextIO | None = None) -> Output:
+    """Run a command in this process; what it prints is returned, or goes to the file `stdout`."""
+    out, err = io.StringIO(), io.StringIO()
+    argv = mock.patch.object(sys, "argv", ["intervae", *map(str, words)])
+    with argv, contextlib.redirect_stdout(stdout or out), contextlib.redirect_stderr(err):
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code
+    assert isinstance(code, int)
+    return Output(code, out.getvalue(), err.getvalue())
+
+
+def program(*words: object, **options: object) -> Output:
+    """Run the installed program."""
+    done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=300, env=ENVIRONMENT, **options)  # type: ignore[call-overload]
+    return Output(done.returncode, done.stdout, done.stderr)
+
+
+def succeeded(output: Output) -> Output:
+    """Exit code 0 and nothing on standard error."""
+    assert (output.code, output.err) == (0, "")
+    return output
+
+
+def refused(output: Output, code: int, *words: str) -> str:
+    """One sentence on standard error that has all these words, this exit code, and no traceback; returns the sentence."""
+    lines = output.err.splitlines()
+    assert len(lines) == 1, output
+    assert lines[0].startswith("error: ")
+    assert lines[0][-1] in ".?"
+    assert "Traceback" not in output.out
+    for word in words:
+        assert word in lines[0], lines[0]
+    assert output.code == code, output
+    return lines[0]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def train_tiny(out: Path, *more: object) -> Path:
+    """A run of one epoch on 96 Pendulum pictures of 16 x 16, with its graph given."""
+    succeeded(intervae("train", "causal-vae", *PENDULUM, *SMALL, "--graph", "true", "--no-pictures", "--out", out, *more))
+    return out
+
+
+def make_folder(folder: Path, *, images: int = 80, columns: dict[str, list] | None = None) -> Path:
+    """Grey pictures of 16 x 16 with a labels.csv: `level` makes `width`; `columns` adds or replaces some."""
+    rng = np.random.default_rng(0)
+    level = rng.uniform(40, 200, images).round(2)
+    width = (2 + level / 20 + rng.uniform(0, 2, images)).round(2)
+    table = {"level": level.tolist(), "width": width.tolist(), **(columns or {})}
+    folder.mkdir(parents=True)
+    for i in range(images):
+        pixels = np.zeros((16, 16), np.uint8)
+        pixels[4:12, : int(width[i])] = int(level[i])
+        Image.fromarray(pixels).save(folder / f"{i:02}.png")
+    rows = [f"{i:02}.png," + ",".join(str(values[i]) for values in table.values()) for i in range(images)]
+    (folder / "labels.csv").write_text("\n".join(["file," + ",".join(table), *rows]) + "\n")
+    return folder
