@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from itertools import pairwise
 from typing import Any
@@ -34,6 +35,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if "gpu" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
+
+
+@pytest.fixture
+def exact_gpu() -> Iterator[None]:
+    """Products of a GPU in full single precision, so that they can be compared with a CPU's."""
+    switches = (torch.backends.cudnn, torch.backends.cuda.matmul)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer versions of torch have a second name for it
+        before = [switch.allow_tf32 for switch in switches]
+        for switch in switches:
+            switch.allow_tf32 = False
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for switch, value in zip(switches, before, strict=True):
+            switch.allow_tf32 = value
 
 
 @pytest.fixture(scope="session")
