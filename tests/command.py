@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import threading
 from pathlib import Path
 from typing import NamedTuple, TextIO
 from unittest import mock
@@ -35,7 +36,8 @@ def intervae(*words: object, stdout: TextIO | None = None) -> Output:
     """Run a command in this process; what it prints is returned, or goes to the file `stdout`."""
     out, err = io.StringIO(), io.StringIO()
     argv = mock.patch.object(sys, "argv", ["intervae", *map(str, words)])
-    with argv, contextlib.redirect_stdout(stdout or out), contextlib.redirect_stderr(err):
+    hook = mock.patch.object(threading, "excepthook", threading.excepthook)  # which the command sets for the whole process
+    with argv, hook, contextlib.redirect_stdout(stdout or out), contextlib.redirect_stderr(err):
         try:
             cli.main()
         except SystemExit as end:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -381,6 +382,19 @@ def test_an_error_that_nobody_foresaw_is_one_sentence_too(finished: Path, tmp_pa
 
     monkeypatch.setattr(CausalGraph, "to_dot", broken)
     refused(intervae("graph", finished, "--out", tmp_path / "g.dot"), 1, "this should not happen (KeyError:", "--debug")
+
+
+def test_a_thread_that_fails_shows_its_traceback_only_with_debug(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> str:
+        thread = threading.Thread(target=lambda: 1 / 0)
+        thread.start()
+        thread.join()
+        return "digraph {}"
+
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)  # as it is without pytest
+    monkeypatch.setattr(CausalGraph, "to_dot", broken)
+    succeeded(intervae("graph", finished, "--out", tmp_path / "g.dot"))
+    assert "ZeroDivisionError" in intervae("graph", finished, "--out", tmp_path / "g.dot", "--debug").err
 
 
 @pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory: you tried ...")])

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,6 +46,8 @@ def common(debug: Annotated[bool, typer.Option("--debug", help="Show the traceba
 def main() -> None:
     """Entry point: run a command and turn errors into one sentence and an exit code."""
     debug = "--debug" in sys.argv
+    if not debug:
+        threading.excepthook = lambda _: None  # TensorBoard's writer, on a full disk: the error reaches us too
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a name that this terminal cannot show must not end the command
