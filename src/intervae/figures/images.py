@@ -117,7 +117,7 @@ def _group(row: InterventionRow, originals: np.ndarray) -> list[np.ndarray]:
 
 def _put_error(canvas: Canvas, x: float, y: float, words: str, error: float, color: str) -> None:
     canvas.text(x, y - 7, words, size=SMALL, color=FAINT)
-    canvas.text(x, y + 7, f"{error:.3f}", color=color, weight="bold" if color == INK else "normal")
+    canvas.text(x, y + 7, f"{error:.2g}", color=color, weight="bold" if color == INK else "normal")
 
 
 def put_row(canvas: Canvas, pictures: np.ndarray, x: float, y: float, width: float, height: float) -> None:
