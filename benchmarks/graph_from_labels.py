@@ -33,28 +33,32 @@ def continuous(simulator, rows: int = 2000) -> Callable[[int], np.ndarray]:
     return lambda seed: simulator.simulate(simulator.sample_exogenous(rows, np.random.default_rng(seed)))
 
 
+def shuffled(table: np.ndarray, names: list[str], seed: int) -> dict:
+    """The columns in another order for every seed, so that no learner gains from finding causes first."""
+    columns = np.random.default_rng([seed, 1]).permutation(len(names))
+    return {"table": table[:, columns], "names": [names[c] for c in columns]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=NUMBER", help="a setting of the independence method, which then runs alone"
     )
     chosen = parser.parse_args()
     changed = {key: (int(value) if value.isdigit() else float(value)) for key, _, value in (text.partition("=") for text in chosen.set)}
     learners = {"independence": {"method": "independence", **changed}} if changed else LEARNERS
+    seeds = range(chosen.first, chosen.first + chosen.seeds)
     for simulator in (Pendulum(), Flow()):
         names = [v.name for v in simulator.variables]
         for kind, draw in (("grid", grid(simulator)), ("continuous", continuous(simulator))):
             for label, settings in learners.items():
-                found = [discover(draw(seed), names=names, seed=seed, **settings) for seed in range(chosen.first, chosen.first + chosen.seeds)]
+                found = [discover(**shuffled(draw(seed), names, seed), seed=seed, **settings) for seed in seeds]
                 shd = [f.graph.shd(simulator.graph) for f in found]
-                zero, seconds = sum(d == 0 for d in shd), np.mean([f.seconds for f in found])
-                unsure = sum(bool(f.ambiguous) for f in found)
-                print(
-                    f"{simulator.name:9s} {kind:11s} {label:19s} {changed or ''} SHD {shd} zero in {zero}/{len(shd)}, ambiguous in {unsure}, {seconds:.1f} s",
-                    flush=True,
-                )
+                summary = f"zero in {sum(d == 0 for d in shd)}/{len(shd)}, ambiguous in {sum(bool(f.ambiguous) for f in found)}"
+                seconds = np.mean([f.seconds for f in found])
+                print(f"{simulator.name:9s} {kind:11s} {label:19s} {changed or ''} SHD {shd} {summary}, {seconds:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

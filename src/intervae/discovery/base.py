@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 
 from intervae.causal.graph import CausalGraph
 from intervae.data.base import KINDS
@@ -50,19 +51,17 @@ def read_table(table: Any, names: Sequence[str] | None, kinds: Sequence[str] | N
     Returns:
         (N, n) float64 columns, names, kinds.
     """
-    if names is None:
-        names = (
-            [str(c) for c in table.columns]
-            if isinstance(table, pd.DataFrame)
-            else [f"x{i}" for i in range(np.shape(table)[-1] if np.ndim(table) else 0)]
-        )
-    names = tuple(names)
+    if names is None and isinstance(table, pd.DataFrame):
+        names = [str(column) for column in table.columns]
+    if isinstance(table, Tensor):
+        table = table.detach().cpu().numpy()
     try:
         columns = np.array(table, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError("the table holds something that is not a number; give numbers only, categories as codes.") from None
     if columns.ndim != 2 or columns.shape[1] < 2:
         raise DataError(f"a table of variables must be rows x columns with at least two columns, not of shape {columns.shape}.")
+    names = tuple(names) if names is not None else tuple(f"x{i}" for i in range(columns.shape[1]))
     if len(names) != columns.shape[1]:
         raise DataError(f"{len(names)} names were given for {columns.shape[1]} columns; give one per column.")
     if len(set(names)) != len(names):

@@ -25,6 +25,7 @@ ASSUMPTIONS = (
     "and there are no cycles; linear relations with Gaussian noise have no direction, and such edges are listed as ambiguous."
 )
 Set = frozenset[int]
+KERNELS_KEPT = 48  # of (N, N) numbers each: 250 MB with 800 rows
 
 
 class Placement(NamedTuple):
@@ -53,8 +54,7 @@ class Judge:
         self.resolution, self.evidence, self.fee, self.worse, self.max_parents = resolution, evidence, fee, worse, max_parents
         self._residuals: dict[Set, np.ndarray] = {}
         self._errors: dict[Set, np.ndarray] = {}
-        self._kernels: dict[Set, Centred] = {}
-        self._noises: dict[tuple[Set, int], Centred] = {}
+        self._kernels: dict[object, Centred] = {}
         self._tests: dict[tuple[Set, int, Set], float] = {}
 
     def residuals(self, parents: Set) -> np.ndarray:
@@ -94,12 +94,16 @@ class Judge:
     def _test(self, parents: Set, variable: int, other: Set) -> float:
         key = (parents, variable, other)
         if key not in self._tests:
-            if (parents, variable) not in self._noises:
-                self._noises[parents, variable] = Centred.of(gaussian_kernel(self.residuals(parents)[:, variable]))
-            if other not in self._kernels:
-                self._kernels[other] = Centred.of(gaussian_kernel(self.columns[:, sorted(other)]))
-            self._tests[key] = dependence_p(self._noises[parents, variable], self._kernels[other])
+            noise = self._kernel((parents, variable), self.residuals(parents)[:, variable])
+            self._tests[key] = dependence_p(noise, self._kernel(other, self.columns[:, sorted(other)]))
         return self._tests[key]
+
+    def _kernel(self, key: object, points: np.ndarray) -> Centred:
+        if key not in self._kernels:
+            if len(self._kernels) >= KERNELS_KEPT:
+                del self._kernels[next(iter(self._kernels))]
+            self._kernels[key] = Centred.of(gaussian_kernel(points))
+        return self._kernels[key]
 
     def place(self, before: Set, variable: int) -> Placement:
         parents = self.parents(before, variable)
@@ -126,6 +130,15 @@ class Lattice:
                 for variable in sorted(self.everything - before):
                     reached.add(self._step(judge, before, variable))
             layer = sorted(reached, key=lambda s: (self.arrived[s], sorted(s)))[:beam]
+        self.remaining = self._least_remaining()
+
+    def _least_remaining(self) -> dict[Set, float]:
+        """For every set, the least score of placing all the others after it."""
+        remaining: dict[Set, float] = {self.everything: 0.0}
+        for before, variable in sorted(self.placements, key=lambda step: -len(step[0])):
+            rest = remaining.get(before | {variable}, np.inf) + self.placements[before, variable].score
+            remaining[before] = min(remaining.get(before, np.inf), rest)
+        return remaining
 
     def _step(self, judge: Judge, before: Set, variable: int) -> Set:
         placement = self.placements[before, variable] = judge.place(before, variable)
@@ -146,11 +159,7 @@ class Lattice:
 
     def reversed_score(self, cause: int, effect: int) -> float:
         """The least score of any order that places `effect` before `cause`; such an order passes through a set with one but not the other."""
-        remaining: dict[Set, float] = {self.everything: 0.0}
-        for before, variable in sorted(self.placements, key=lambda step: -len(step[0])):
-            rest = remaining.get(before | {variable}, np.inf) + self.placements[before, variable].score
-            remaining[before] = min(remaining.get(before, np.inf), rest)
-        through = [self.arrived[s][0] + rest for s, rest in remaining.items() if effect in s and cause not in s]
+        through = [self.arrived[s][0] + rest for s, rest in self.remaining.items() if effect in s and cause not in s]
         return min(through, default=np.inf)
 
 

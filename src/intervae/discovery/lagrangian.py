@@ -89,14 +89,14 @@ def lagrangian(
     kinds: Sequence[str],
     *,
     seed: int = 0,
-    samples: int = 1000,
+    samples: int = 800,
     mechanism: str = "linear",
     hidden: int = 16,
     l1: float = 0.1,
     threshold: float = 0.3,
     tolerance: float = 1e-8,
     rounds: int = 40,
-    steps: int = 500,
+    steps: int = 200,
 ) -> Discovery:
     """Minimise E ||u - f(A^T u)||^2 + l1 |A| subject to H(A) = 0, from A = 0; an edge's weight is that of A over standardised labels.
 
