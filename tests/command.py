@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TextIO
 from unittest import mock
@@ -96,3 +97,25 @@ def make_folder(folder: Path, *, images: int = 80, columns: dict[str, list] | No
     rows = [f"{i:02}.png," + ",".join(str(values[i]) for values in table.values()) for i in range(images)]
     (folder / "labels.csv").write_text("\n".join(["file," + ",".join(table), *rows]) + "\n")
     return folder
+
+
+def cell(line: int, column: int, value: str) -> Callable[[Path], None]:
+    """Replace one cell of labels.csv; line 1 is the header."""
+
+    def change(folder: Path) -> None:
+        lines = (folder / "labels.csv").read_text().splitlines()
+        cells = lines[line - 1].split(",")
+        cells[column] = value
+        (folder / "labels.csv").write_text("\n".join([*lines[: line - 1], ",".join(cells), *lines[line:]]))
+
+    return change
+
+
+def few(images: int) -> Callable[[Path], None]:
+    """Keep only so many rows of labels.csv."""
+
+    def keep(folder: Path) -> None:
+        lines = (folder / "labels.csv").read_text().splitlines()
+        (folder / "labels.csv").write_text("\n".join(lines[: images + 1]))
+
+    return keep

@@ -1,0 +1,305 @@
+"""Wrong questions, broken run folders, places that cannot be written to and full disks, through the command line: one sentence, nothing lost."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import load_file, save_file
+
+import intervae as package
+from command import PENDULUM, SMALL, cell, contents, few, intervae, make_folder, refused, succeeded, train_tiny
+
+TRAIN = ["train", "causal-vae", *SMALL]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, not to be changed."""
+    return train_tiny(tmp_path_factory.mktemp("finished") / "run")
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A finished run of the test's own."""
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+# ---- questions to a run ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("do", "words"),
+    [
+        (["ligth=40"], ("unknown variable in do() 'ligth'", "did you mean 'light'", "shadow_position")),
+        (["light=bright"], ("--do 'light=bright'", "'bright' is not a number")),
+        (["light=nan"], ("--do 'light=nan'", "finite")),
+        (["light=-inf"], ("finite",)),
+        (["light="], ("is not a number",)),
+        (["light"], ("not of the form name=value",)),
+        (["=3"], ("not of the form name=value",)),
+        (["light=3", "light=4"], ("'light' twice",)),
+    ],
+)
+def test_a_wrong_intervention_is_refused_and_draws_nothing(do: list[str], words: tuple[str, ...], finished: Path, tmp_path: Path) -> None:
+    before = contents(finished)
+    options = [word for text in do for word in ("--do", text)]
+    refused(intervae("intervene", finished, *options, "--out", tmp_path / "strip.png"), 1, *words)
+    assert not (tmp_path / "strip.png").exists()
+    assert contents(finished) == before
+
+
+def test_a_wrong_picture_to_intervene_on(finished: Path, tmp_path: Path) -> None:
+    ask = ["intervene", finished, "--do", "light=100", "--out", tmp_path / "strip.png"]
+    (tmp_path / "empty.png").write_bytes(b"")
+    (tmp_path / "text.png").write_text("hello")
+    Image.fromarray(np.zeros((30, 30), np.uint8)).save(tmp_path / "half.png")
+    (tmp_path / "half.png").write_bytes((tmp_path / "half.png").read_bytes()[:50])
+    for name in ("empty.png", "text.png", "half.png", "nowhere.png"):
+        refused(intervae(*ask, "--image", tmp_path / name), 1, name)
+    refused(intervae(*ask, "--image", tmp_path), 1, tmp_path.name)
+    refused(intervae(*ask, "--index", 24), 1, "--index 24", "24 images, numbered from 0")
+    refused(intervae(*ask, "--index", -1), 2, "'--index'")
+    assert not (tmp_path / "strip.png").exists()
+
+
+def test_a_picture_that_cannot_be_written(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    refused(intervae("intervene", finished, "--do", "light=100", "--out", tmp_path / "file" / "strip.png"), 1, "is not a folder")
+    refused(intervae("intervene", finished, "--do", "light=100", "--out", tmp_path / "strip.pdf"), 2, "'.pdf'", ".png, .svg")
+    refused(intervae("graph", finished, "--out", tmp_path / "file" / "g.svg"), 1, "is not a folder")
+    refused(intervae("graph", finished, "--out", tmp_path / "g.pdf"), 2, "'.pdf'", ".dot, .json, .png, .svg")
+    refused(intervae("graph", finished, "--out", tmp_path / "g"), 2, ".dot, .json, .png, .svg")
+    assert contents(tmp_path) == {"file": b"x"}
+
+
+# ---- run folders ----------------------------------------------------------------------------------------------------
+QUESTIONS: dict[str, list[object]] = {"evaluate": [], "graph": [], "intervene": ["--do", "light=100"]}
+
+
+def all_refuse(run: Path, *words: str) -> None:
+    """evaluate, graph and intervene answer with one sentence and leave the folder as it is."""
+    before = contents(run) if run.is_dir() else None
+    for command, options in QUESTIONS.items():
+        out = ["--out", run.with_name("strip.png")] if command == "intervene" else []
+        refused(intervae(command, run, *options, *out), 1, *words)
+    assert not run.with_name("strip.png").exists()
+    assert before == (contents(run) if run.is_dir() else None)
+
+
+def test_a_run_folder_that_is_not_there_not_a_folder_or_not_ours(tmp_path: Path) -> None:
+    all_refuse(tmp_path / "nowhere", "nowhere is not a run folder")
+    (tmp_path / "file").write_text("x")
+    all_refuse(tmp_path / "file", "file is not a run folder")
+    (tmp_path / "empty").mkdir()
+    all_refuse(tmp_path / "empty", "has no config.json", "not a complete run folder")
+    (tmp_path / "other").mkdir()
+    for text in ('{"name": "somebody else\'s"}', "[1, 2]", "3", "null"):
+        (tmp_path / "other" / "config.json").write_text(text)
+        all_refuse(tmp_path / "other", "config.json is not the config of an intervae run")
+    for text in ("", '{"model": ', "\x00"):
+        (tmp_path / "other" / "config.json").write_text(text)
+        all_refuse(tmp_path / "other", "config.json", "cannot be read")
+
+
+def rewrite(run: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    config = json.loads((run / "config.json").read_text())
+    change(config)
+    (run / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda config: config.update(format=99), ("format 99",)),
+        (lambda config: config.update(model="dall-e"), ("'dall-e'", "causal-vae")),
+        (lambda config: config["settings"].update(dims="many"), ("config.json", "dims")),
+        (lambda config: config["settings"].update(colour=3), ("config.json", "unknown setting 'colour'")),
+        (lambda config: config["settings"].update(dims=3), ("model.safetensors", "tensor", "do not belong together")),
+        (lambda config: config["spec"].update(image_shape=[3, 32, 32]), ("model.safetensors", "do not belong together")),
+        (lambda config: config["spec"].update(image_shape="large"), ("config.json",)),
+        (lambda config: config.pop("spec"), ("is not the config of an intervae run",)),
+    ],
+)
+def test_a_config_that_was_changed(change: Callable[[dict[str, Any]], Any], words: tuple[str, ...], run: Path) -> None:
+    rewrite(run, change)
+    all_refuse(run, *words)
+
+
+def test_weights_that_are_missing_damaged_or_of_another_shape(run: Path) -> None:
+    path = run / "model.safetensors"
+    good = path.read_bytes()
+    tensors = load_file(path)
+    first = next(name for name, tensor in tensors.items() if tensor.ndim == 4)
+    for broken in (b"", good[:100], good[:-100], b"x" * 1000, (2**60).to_bytes(8, "little") + good[8:]):
+        path.write_bytes(broken)
+        all_refuse(run, "model.safetensors is not a readable safetensors file")
+    save_file({**tensors, first: tensors[first][:1].copy()}, path)
+    all_refuse(run, f"tensor '{first}'", "do not belong together")
+    save_file({**tensors, first: tensors[first].astype(np.float64)}, path)
+    all_refuse(run, f"tensor '{first}'", "torch.float64")
+    save_file({name: tensor for name, tensor in tensors.items() if name != first}, path)
+    all_refuse(run, f"lacks the tensor '{first}'")
+    save_file({**tensors, "more": np.zeros(3)}, path)
+    all_refuse(run, "unknown tensor 'more'")
+    path.unlink()
+    all_refuse(run, "has no model.safetensors", "--resume")
+    path.write_bytes(good)
+    succeeded(intervae("graph", run))
+
+
+@pytest.mark.parametrize("text", ["", "[{", "{}", "[3]"])
+def test_measurements_that_were_damaged_are_not_overwritten(text: str, run: Path) -> None:
+    (run / "evaluation.json").write_text(text)
+    refused(intervae("evaluate", run), 1, "evaluation.json")
+    assert (run / "evaluation.json").read_text() == text
+
+
+def test_data_that_is_gone_or_has_changed_since_training(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "mine")
+    run = tmp_path / "run"
+    succeeded(intervae(*TRAIN, "--data", folder, "--set", "graph=joint", "--no-pictures", "--out", run))
+    kept = tmp_path / "kept"
+    shutil.copytree(folder, kept)
+    for spoil, words in (
+        (few(79), ("had 80 samples and has 79 now",)),
+        (cell(1, 2, "breadth"), ("mine has changed since",)),
+        (cell(2, 2, "4711"), ("mine has changed since",)),
+        (shutil.rmtree, ("the data is no longer at",)),
+    ):
+        spoil(folder)
+        before = contents(run)
+        refused(intervae("evaluate", run), 1, *words)
+        refused(intervae("intervene", run, "--do", "level=100", "--out", tmp_path / "strip.png"), 1, *words)
+        assert contents(run) == before
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(kept, folder)
+    succeeded(intervae("evaluate", run))
+    shutil.rmtree(folder)
+    succeeded(intervae("graph", run))  # needs no data
+    succeeded(intervae("intervene", run, "--do", "level=100", "--image", kept / "00.png", "--out", tmp_path / "strip.png"))
+    for source in ({}, None, {"object": "TensorDataset"}, 3):
+        rewrite(run, lambda config, source=source: config.update(data=source))  # type: ignore[misc]
+        refused(intervae("evaluate", run), 1, "loaded again")
+
+
+# ---- where a run is written -----------------------------------------------------------------------------------------
+def test_what_stands_in_the_way_of_a_new_run_is_left_alone(run: Path, tmp_path: Path) -> None:
+    train = [*TRAIN, *PENDULUM, "--graph", "true", "--no-pictures", "--out"]
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.tex").write_text("once upon a time")
+    before = contents(tmp_path)
+    refused(intervae(*train, run), 1, "already holds a run", "--resume", "--overwrite")
+    for more in ([], ["--overwrite"]):
+        refused(intervae(*train, tmp_path / "thesis", *more), 1, "not empty and not a run of intervae")
+        refused(intervae(*train, tmp_path / "file", *more), 1, "not a run of intervae")
+        refused(intervae(*train, tmp_path / "file" / "run", *more), 1, "is not a folder")
+    assert contents(tmp_path) == before
+
+
+def test_a_folder_without_permission_to_write(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "locked").chmod(0o500)
+    if os.access(tmp_path / "locked", os.W_OK):
+        pytest.skip("permissions do not bind root; a path below a file is tested instead")
+    run.chmod(0o500)
+    try:
+        refused(intervae(*TRAIN, *PENDULUM, "--no-pictures", "--out", tmp_path / "locked" / "run"), 1, "cannot be written to")
+        refused(intervae("evaluate", run), 1, "cannot be written to")
+        refused(intervae("graph", run, "--out", tmp_path / "locked" / "g.svg"), 1, "cannot be written to")
+    finally:
+        for path in (tmp_path / "locked", run):
+            path.chmod(0o700)
+    assert contents(tmp_path / "locked") == {}
+
+
+def test_what_cannot_be_resumed_is_left_as_it_is(run: Path, tmp_path: Path) -> None:
+    train = [*TRAIN, *PENDULUM, "--graph", "true", "--no-pictures", "--resume", "--out"]
+    before = contents(run)
+    refused(intervae(*train, tmp_path / "nowhere"), 1, "has no config.json")
+    assert not (tmp_path / "nowhere").exists()
+    refused(intervae(*train, run, "--seed", 1), 1, "was started otherwise", "seed was 0, now 1")
+    refused(intervae(*train, run, "--set", "dims=3"), 1, "was started otherwise", "settings.dims was 2, now 3")
+    refused(intervae(*train, run, "--size", "24"), 1, "was started otherwise", "image_shape")
+    assert contents(run) == before
+    (run / "checkpoints" / "last.safetensors").write_bytes(b"x" * 100)
+    before = contents(run)
+    refused(intervae(*train, run), 1, "last.safetensors", "is damaged")
+    assert contents(run) == before
+    package.load(run)
+
+
+# ---- no space left --------------------------------------------------------------------------------------------------
+@pytest.fixture
+def full_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
+    """`full_after(n)`: the disk takes n more files, and then none; None makes room again."""
+    real, left = os.fsync, [None]
+
+    def fsync(*arguments: Any) -> None:
+        if left[0] is not None:
+            if left[0] == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            left[0] -= 1
+        real(*arguments)
+
+    def set_left(n: int | None) -> None:
+        left[0] = n  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return set_left
+
+
+@pytest.mark.parametrize("files", [0, 1, 2, 4, 6])
+def test_a_disk_that_fills_while_training_leaves_a_run_that_goes_on(
+    files: int, finished: Path, tmp_path: Path, full_after: Callable[[int | None], None]
+) -> None:
+    train = [*TRAIN, *PENDULUM, "--graph", "true", "--no-pictures", "--out", tmp_path / "run"]
+    full_after(files)
+    refused(intervae(*train), 1, "no space left to write", str(tmp_path / "run"), "--resume")
+    assert not list(tmp_path.rglob("*.tmp"))
+    full_after(None)
+    succeeded(intervae(*train, *(["--resume"] if files else [])))
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+
+
+def test_a_disk_that_is_full_when_a_run_is_measured_or_drawn(run: Path, tmp_path: Path, full_after: Callable[[int | None], None]) -> None:
+    succeeded(intervae("evaluate", run, "--metric", "shd"))
+    before = contents(run)
+    full_after(0)
+    refused(intervae("evaluate", run), 1, "no space left to write", "evaluation.json")
+    refused(intervae("graph", run, "--out", tmp_path / "g.svg"), 1, "no space left", "g.svg")
+    refused(intervae("intervene", run, "--do", "light=100", "--out", tmp_path / "strip.png"), 1, "no space left", "strip.png")
+    assert contents(run) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.fixture(params=[40, 132, 300, 560])  # full at the first checkpoint, at the log, at the weights, at a picture
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A file system of so many KiB."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root can mount a small disk")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={request.param}k", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_disk_that_is_really_full(small_disk: Path, tmp_path: Path) -> None:
+    train = [*TRAIN, *PENDULUM, "--graph", "true", "--out", small_disk / "run"]
+    stopped = intervae(*train)
+    refused(stopped, 1, "no space left to write")
+    assert not list(small_disk.rglob("*.tmp"))
+    subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
+    succeeded(intervae(*train, "--resume"))
+    package.load(small_disk / "run")
+    package.load(Path(shutil.copytree(small_disk / "run", tmp_path / "copy")))
