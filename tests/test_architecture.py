@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 MAP = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 LONGEST = 450
 DOORS = {("models/base.py", "training")}  # the one that ARCHITECTURE.md names: Model.fit
+CORE = ["intervae", "torch", "numpy", "scipy", "sklearn", "numba", "networkx", "PIL", "h5py", "matplotlib", "safetensors", "typer", "rich", "pandas"]
 SIDE = ("metrics", "figures")  # know arrays, graphs, variables and simulators
 
 
@@ -100,30 +102,13 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_the_core_imports_only_what_the_machine_without_a_network_has() -> None:
-    import sys
-
-    mine = {
-        "torch",
-        "numpy",
-        "scipy",
-        "sklearn",
-        "numba",
-        "networkx",
-        "PIL",
-        "h5py",
-        "matplotlib",
-        "safetensors",
-        "typer",
-        "rich",
-        "pandas",
-        "intervae",
-    }
+    known = {*CORE, *sys.stdlib_module_names}
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for name in names:
-                assert name.split(".")[0] in mine | set(sys.stdlib_module_names), f"{path.name}, line {node.lineno}: {name}"  # type: ignore[attr-defined]
+                assert name.split(".")[0] in known, f"{path.name}, line {node.lineno}: {name}"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
@@ -151,18 +136,16 @@ def test_a_file_is_short_opens_with_a_sentence_and_runs_nothing_it_read(path: Pa
 def tracked() -> list[Path]:
     """The text files of the repository; those of the folders we write where there is no git."""
     done = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=False)
-    names = (
-        done.stdout.split("\0")
-        if done.returncode == 0
-        else [str(p.relative_to(ROOT)) for d in ("src", "tests", "docs") for p in (ROOT / d).rglob("*")]
-    )
+    names = done.stdout.split("\0")
+    if done.returncode:
+        names = [str(path.relative_to(ROOT)) for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*")]
     kinds = {".py", ".md", ".toml", ".txt", ".json", ".yaml", ".yml", ".cfg", ""}
     return [ROOT / name for name in names if name and (ROOT / name).suffix in kinds and (ROOT / name).is_file()]
 
 
 def test_no_file_names_a_folder_of_somebodys_machine_or_a_package_index() -> None:
     machine = re.compile(r"(?<![\w.\])}*])/(?:" + "|".join(("home", "root", "work", "Users", "mnt", "scratch", "tmp")) + r")/\w")
-    index = re.compile("|".join((r"index-" + "url", r"find-" + "links", r"/simple" + r"/?\b")))
+    index = re.compile("|".join(("index-" + "url", "find-" + "links", "/" + "simple/")))
     for path in tracked():
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             assert not machine.search(line), f"{path.relative_to(ROOT)}, line {number}: {line.strip()[:100]}"
