@@ -1,0 +1,287 @@
+"""Experiments: a tiny one from its jobs to its table, stopped and gone on with; and the format of every result, ours and the committed ones."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import intervae as package
+from command import contents, intervae, refused, succeeded
+from intervae import experiments
+from intervae.data.registry import datasets
+from intervae.data.simulators import Pendulum
+from intervae.discovery import METHODS
+from intervae.errors import RunError, TrainingError, UsageError
+from intervae.experiments import EXPERIMENTS, Discover, Experiment, Job, Train, base, run_experiment
+from intervae.experiments.base import find, markdown
+from intervae.models import MODELS
+from intervae.settings import build_settings
+
+ROOT = Path(__file__).parents[2]
+RESULTS = sorted((ROOT / "results").glob("*.json"))
+SETTINGS = {"channels": (8, 8), "dims": 2, "hidden": 32, "batch_size": 16, "epochs": 2}
+TRAIN = Train("pendulum", "causal-vae", {"size": 16, "samples": 96}, SETTINGS, "small", {"r2_min": 0.987, "counterfactual_pixel_mae|light": 0.25})
+DISCOVER = Discover("pendulum", "independence", {"samples": 120}, {"samples": 80})
+TINY = Experiment("tiny", "A tiny table", (TRAIN, DISCOVER), seeds=2, shown=("r2_min", "counterfactual_pixel_mae", "shd"), notes="What it is.")
+
+
+def check_format(document: Mapping[str, Any]) -> None:
+    """What every results file must hold, as the project's design says."""
+    assert {"experiment", "command", "revision", "hardware", "versions", "date", "rows"} <= document.keys()
+    assert document["command"].startswith("intervae reproduce ")
+    assert document["hardware"]
+    assert {"intervae", "python", "torch", "numpy"} <= document["versions"].keys()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", document["date"])
+    assert document["rows"]
+    for row in document["rows"]:
+        assert {"data", "model", "variant", "metric", "per_seed", "mean", "std"} <= row.keys()
+        values = list(row["per_seed"].values())
+        assert values
+        assert all(isinstance(value, int | float) and math.isfinite(value) for value in values)
+        assert list(row["per_seed"]) == [str(seed) for seed in range(len(values))]
+        assert abs(statistics.fmean(values) - row["mean"]) <= 1e-6 * max(1, abs(row["mean"]))
+        assert row["std"] == pytest.approx(np.std(values, ddof=1) if len(values) > 1 else 0)
+    assert len({(r["data"], r["model"], r["variant"], r["metric"]) for r in document["rows"]}) == len(document["rows"])
+
+
+@dataclass(frozen=True)
+class Scripted(Job):
+    """A job that gives what the test says and writes down that it ran; "stop" is a 9 that is interrupted until there is a file called go."""
+
+    def run(self, seed: int, device: str, folder: Path) -> dict[str, float]:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder.parent / "ran.txt", "a") as log:
+            log.write(f"{self.variant}{seed} ")
+        value = self.options["values"][seed]
+        if value == "stop" and not (folder.parent / "go").exists():
+            raise KeyboardInterrupt
+        score = 9.0 if value == "stop" else float(value)
+        return {"score": score, "score|part": 2 * score}
+
+
+def scripted(*values: Any, **changes: Any) -> Experiment:
+    job = Scripted("made", "method", {"values": list(values)}, {}, "a", {"score": 4.5})
+    return Experiment("scripted", "Scripted", (replace(job, **changes),), seeds=len(values), shown=("score",))
+
+
+def ran(folder: Path) -> list[str]:
+    return (folder / "runs" / "scripted" / "ran.txt").read_text().split()
+
+
+def go(experiment: Experiment, folder: Path, **options: Any) -> dict[str, Any]:
+    return run_experiment(experiment, device="cpu", runs=folder / "runs", results=folder / "results", **options)
+
+
+# ---- a tiny experiment, for real ------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], list[str]]:
+    """The folder of a tiny experiment that has run, what it returned and what it told."""
+    folder, told = tmp_path_factory.mktemp("tiny"), []
+    return folder, go(TINY, folder, tell=told.append), told
+
+
+def test_the_table_has_the_format_and_the_file_says_what_was_returned(reproduced: tuple[Path, dict[str, Any], list[str]]) -> None:
+    folder, document, told = reproduced
+    check_format(document)
+    assert json.loads((folder / "results" / "tiny.json").read_text()) == document
+    assert document["command"] == "intervae reproduce tiny --seeds 2"
+    assert len(told) == 4
+    assert re.fullmatch(r"pendulum-causal-vae-small seed 0: r2_min \S+, counterfactual_pixel_mae \S+, shd \S+", told[0])
+    script = ROOT.parent / "shared" / "tools" / "results-check"
+    if script.is_file():
+        done = subprocess.run([sys.executable, str(script)], cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+
+def test_every_number_is_the_one_of_its_run(reproduced: tuple[Path, dict[str, Any], list[str]]) -> None:
+    folder, document, _ = reproduced
+    rows = {(row["model"], row["metric"], row["variant"]): row for row in document["rows"]}
+    data = Pendulum().dataset(size=16, samples=96)
+    for seed in (0, 1):
+        run = folder / "runs" / "tiny" / f"pendulum-causal-vae-small-{seed}"
+        for m in package.evaluate(package.load(run), data):
+            assert rows["causal-vae", m.metric, "small"]["per_seed"][str(seed)] == pytest.approx(m.value, rel=1e-5)
+            for name, value in m.per_variable.items():
+                assert rows["causal-vae", m.metric, f"small {name}"]["per_seed"][str(seed)] == pytest.approx(value, rel=1e-5)
+        assert json.loads((run / "config.json").read_text())["seed"] == seed
+        assert {"evaluation.json", "figures/interventions.png"} <= set(contents(run))
+        found = package.CausalGraph.from_json((folder / "runs" / "tiny" / f"pendulum-independence-{seed}" / "graph.json").read_text())
+        assert rows["independence", "shd", ""]["per_seed"][str(seed)] == Pendulum.graph.shd(found)
+    weights = [(folder / "runs" / "tiny" / f"pendulum-causal-vae-small-{seed}" / "model.safetensors").read_bytes() for seed in (0, 1)]
+    assert weights[0] != weights[1]
+    assert rows["causal-vae", "r2_min", "small"]["paper"] == 0.987
+    assert rows["causal-vae", "counterfactual_pixel_mae", "small light"]["paper"] == 0.25
+    assert sum("paper" in row for row in document["rows"]) == 2
+
+
+def test_what_is_finished_is_not_done_again(reproduced: tuple[Path, dict[str, Any], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, document, _ = reproduced
+    before = contents(folder / "runs")
+    for kind in (Train, Discover):
+        monkeypatch.setattr(kind, "run", lambda *_: pytest.fail("this was finished"))
+    assert go(TINY, folder)["rows"] == document["rows"]
+    assert contents(folder / "runs") == before
+
+
+def test_a_run_that_was_trained_but_not_measured_is_not_trained_again(reproduced: tuple[Path, dict[str, Any], list[str]]) -> None:
+    folder, document, _ = reproduced
+    run = folder / "runs" / "tiny" / "pendulum-causal-vae-small-1"
+    weights = (run / "model.safetensors").read_bytes()
+    (run / "numbers.json").unlink()
+    assert go(TINY, folder)["rows"] == document["rows"]  # the seconds of training as well
+    assert (run / "model.safetensors").read_bytes() == weights
+
+
+def test_numbers_of_other_settings_are_refused_and_kept(reproduced: tuple[Path, dict[str, Any], list[str]]) -> None:
+    folder, _, _ = reproduced
+    before = contents(folder)
+    for job in (replace(TRAIN, settings={**SETTINGS, "epochs": 3}), replace(TRAIN, options={"size": 24, "samples": 96})):
+        with pytest.raises(UsageError, match="pendulum-causal-vae-small-0 holds the numbers of other settings; remove it or choose another --runs"):
+            go(replace(TINY, jobs=(job,)), folder)
+    assert contents(folder) == before
+
+
+def test_each_seed_of_a_discovery_sees_rows_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[np.ndarray, int]] = []
+
+    def spy(table: np.ndarray, *arguments: Any, **options: Any) -> Any:
+        seen.append((table, options["seed"]))
+        return package.discover(table, *arguments, **options)
+
+    monkeypatch.setattr(base, "discover", spy)
+    go(replace(TINY, jobs=(DISCOVER,)), tmp_path)
+    assert [seed for _, seed in seen] == [0, 1]
+    assert seen[0][0].shape == seen[1][0].shape
+    assert not np.isin(seen[0][0][:, 0], seen[1][0][:, 0]).any()  # angles of the pendulum
+
+
+# ---- how it goes on -------------------------------------------------------------------------------------------------
+def test_an_experiment_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            go(scripted(1.0, 2.0, "stop", 4.0), tmp_path)
+    assert ran(tmp_path) == ["a0", "a1", "a2", "a2"]
+    assert not (tmp_path / "results").exists()
+    (tmp_path / "runs" / "scripted" / "go").write_text("")
+    document = go(scripted(1.0, 2.0, "stop", 4.0), tmp_path)
+    assert ran(tmp_path) == ["a0", "a1", "a2", "a2", "a2", "a3"]
+    assert document["rows"][0]["per_seed"] == {"0": 1.0, "1": 2.0, "2": 9.0, "3": 4.0}
+
+
+def test_more_seeds_later_add_to_the_table(tmp_path: Path) -> None:
+    experiment = scripted(1.0, 3.0, 8.0)
+    few = go(experiment, tmp_path, seeds=2)
+    assert few["rows"][0]["per_seed"] == {"0": 1.0, "1": 3.0}
+    assert few["rows"][0]["std"] == pytest.approx(math.sqrt(2))
+    assert few["command"] == "intervae reproduce scripted --seeds 2"
+    full = go(experiment, tmp_path)
+    assert ran(tmp_path) == ["a0", "a1", "a2"]
+    check_format(full)
+    assert [(row["metric"], row["variant"], row["mean"], row.get("paper")) for row in full["rows"]] == [
+        ("score", "a", 4.0, 4.5),
+        ("score", "a part", 8.0, None),
+    ]
+    assert go(experiment, tmp_path, seeds=1)["rows"][0]["std"] == 0
+    with pytest.raises(UsageError, match="--seeds 0: at least one seed"):
+        go(experiment, tmp_path, seeds=0)
+
+
+def test_the_machine_and_the_revision_are_those_that_made_the_numbers(tmp_path: Path) -> None:
+    first = go(scripted(1.0, 2.0), tmp_path)
+    path = tmp_path / "runs" / "scripted" / "made-method-a-0" / "numbers.json"
+    kept = json.loads(path.read_text())
+    assert kept["hardware"] == first["hardware"]
+    path.write_text(json.dumps({**kept, "hardware": "NVIDIA H200", "revision": "abc"}))
+    again = go(scripted(1.0, 2.0), tmp_path)
+    assert again["hardware"] == f"NVIDIA H200, {first['hardware']}"
+    assert again["revision"].startswith("abc, ") or first["revision"] == ""
+
+
+@pytest.mark.parametrize("change", [{"intervae": "0.0.1"}, {"seed": 5}, {"numbers": None}, None])
+def test_kept_numbers_that_are_older_or_damaged_are_refused(change: dict[str, Any] | None, tmp_path: Path) -> None:
+    go(scripted(1.0), tmp_path)
+    path = tmp_path / "runs" / "scripted" / "made-method-a-0" / "numbers.json"
+    kept = json.loads(path.read_text())
+    path.write_text(json.dumps([] if change is None else {key: value for key, value in {**kept, **change}.items() if value is not None}))
+    with pytest.raises(UsageError, match="holds the numbers of other settings"):
+        go(scripted(1.0), tmp_path)
+    path.write_text("{")
+    with pytest.raises(RunError, match=r"numbers\.json .* cannot be read"):
+        go(scripted(1.0), tmp_path)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_number_that_is_not_finite_stops_before_the_table(value: str, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"made-method-a, seed 1: score is (nan|inf)"):
+        go(scripted(1.0, value), tmp_path)
+    assert not (tmp_path / "results").exists()
+    assert not (tmp_path / "runs" / "scripted" / "made-method-a-1" / "numbers.json").exists()
+
+
+# ---- for people -----------------------------------------------------------------------------------------------------
+def test_the_page_shows_what_the_experiment_chose_to_show(tmp_path: Path) -> None:
+    document = go(replace(scripted(0.5, 0.25), notes="About it."), tmp_path)
+    page = (tmp_path / "results" / "scripted.md").read_text()
+    assert page == markdown(replace(scripted(0.5, 0.25), notes="About it."), document)
+    assert page.startswith("# Scripted\n\nAbout it.\n\n| data | model | what | metric |")
+    assert "| made | method | a | score | 0.375 ± 0.18 | 0.25 … 0.5 | 4.5 |" in page
+    assert "| made | method | a part | score | 0.75 ± 0.35 | 0.5 … 1 |  |" in page
+    assert f"2 seeds, none dropped; {document['hardware']}, revision {document['revision']}, {document['date']}." in page
+    assert page.endswith("```\nintervae reproduce scripted --seeds 2\n```\n")
+    hidden = markdown(replace(scripted(0.5, 0.25), shown=()), document)
+    assert "| made |" not in hidden
+
+
+def test_reproduce_through_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiments, "EXPERIMENTS", (scripted(1.0, 2.0),))
+    words = ["reproduce", "scripted", "--runs", tmp_path / "runs", "--results", tmp_path / "results", "--device", "cpu"]
+    shown = succeeded(intervae(*words)).out
+    assert "made-method-a seed 1: score 2\n" in shown
+    assert re.search(r"made +│? *method +│? *a +│? *score +│? *1\.5 ± 0\.71", shown)
+    assert f"wrote {tmp_path / 'results' / 'scripted'}.json and .md" in shown
+    check_format(json.loads((tmp_path / "results" / "scripted.json").read_text()))
+    monkeypatch.setattr(experiments, "EXPERIMENTS", (scripted(1.0, 5.0),))
+    before = contents(tmp_path)
+    refused(intervae(*words), 2, "holds the numbers of other settings")
+    assert contents(tmp_path) == before
+
+
+# ---- the registered experiments and the committed results -----------------------------------------------------------
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.name)
+def test_a_registered_experiment_names_what_exists(experiment: Experiment) -> None:
+    assert find(experiment.name, EXPERIMENTS) is experiment
+    assert len({job.key for job in experiment.jobs}) == len(experiment.jobs)  # each has folders of its own
+    assert experiment.title.strip()
+    assert experiment.seeds >= 3
+    for job in experiment.jobs:
+        assert job.data in {entry.name for entry in datasets()}
+        if isinstance(job, Train):
+            build_settings(MODELS[job.model].Settings, job.settings)
+        else:
+            assert job.model in METHODS
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_committed_results_have_the_format_all_seeds_and_a_page_made_from_them(path: Path) -> None:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    check_format(document)
+    assert document["experiment"] == path.stem
+    assert re.fullmatch(r"[0-9a-f]{7,}", document["revision"]), "made from a tree with uncommitted changes, or from none"
+    experiment = find(path.stem, EXPERIMENTS)
+    assert all(len(row["per_seed"]) >= experiment.seeds for row in document["rows"])
+    made, kept = (
+        [line for line in page.splitlines() if re.match(r"\| \w+ \| [\w-]+ \|", line) and not line.startswith("| data |")]
+        for page in (markdown(experiment, document), path.with_suffix(".md").read_text(encoding="utf-8"))
+    )
+    assert kept == made
