@@ -70,6 +70,19 @@ def test_hsic_is_the_v_statistic_of_its_definition():
     assert hsic(Centred.of(k), Centred.of(m)) == pytest.approx(pairs + quadruples - 2 * triples)
 
 
+def test_null_moments_are_those_of_the_paper():
+    """Gretton et al. 2008, Eqs. 5 and 6, written out over pairs of different samples."""
+    rng = np.random.default_rng(8)
+    k, m = gaussian_kernel(rng.normal(size=9)), gaussian_kernel(rng.exponential(size=9))
+    centre = np.eye(9) - 1 / 9
+    product = (centre @ k @ centre) * (centre @ m @ centre)
+    pairs = [(i, j) for i in range(9) for j in range(9) if i != j]
+    off_k, off_m = np.mean([k[p] for p in pairs]), np.mean([m[p] for p in pairs])
+    mean, variance = hsic_null(Centred.of(k), Centred.of(m))
+    assert mean == pytest.approx((1 + off_k * off_m - off_k - off_m) / 9)
+    assert variance == pytest.approx(72 * (5 * 4) / (9 * 8 * 7 * 6) * np.mean([(product[p] / 6) ** 2 for p in pairs]))
+
+
 def test_null_mean_variance_and_p_values_are_those_of_permuted_data():
     rng = np.random.default_rng(5)
     x, y = rng.uniform(size=100), rng.exponential(size=100)
