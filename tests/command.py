@@ -55,7 +55,7 @@ def program(*words: object, **options: object) -> Output:
 
 def succeeded(output: Output) -> Output:
     """Exit code 0 and nothing on standard error."""
-    assert (output.code, output.err) == (0, "")
+    assert (output.code, output.err) == (0, ""), (output.code, output.err)
     return output
 
 
@@ -63,8 +63,8 @@ def refused(output: Output, code: int, *words: str) -> str:
     """One sentence on standard error that has all these words, this exit code, and no traceback; returns the sentence."""
     lines = output.err.splitlines()
     assert len(lines) == 1, output
-    assert lines[0].startswith("error: ")
-    assert lines[0][-1] in ".?"
+    assert lines[0].startswith("error: "), lines[0]
+    assert lines[0][-1] in ".?", lines[0]
     assert "Traceback" not in output.out
     for word in words:
         assert word in lines[0], lines[0]
