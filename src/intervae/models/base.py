@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from intervae.causal.graph import CausalGraph
 from intervae.data.base import Batch, Dataset, Spec
 from intervae.errors import QueryError
 from intervae.models.phases import Phase, Terms
@@ -34,6 +35,7 @@ class Model(nn.Module, ABC):
     name: ClassVar[str]
     title: ClassVar[str]  # one line for lists and model cards
     Settings: ClassVar[type]
+    given_graph: CausalGraph | None = None  # one that the person knows and the model takes as it is
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
         super().__init__()
@@ -147,6 +149,13 @@ class Model(nn.Module, ABC):
             raise QueryError(
                 f"float images must lie in [0, 1], these reach from {tensor.min():.3g} to {tensor.max():.3g}; divide by 255, or pass uint8."
             )
+        return tensor
+
+    def as_latents(self, latents: Any) -> Tensor:
+        """Check latents (B, n, k) and bring them to the device."""
+        tensor = as_tensor(latents, "latents").to(self.device, torch.float32)
+        if tensor.ndim != 3 or tensor.shape[1] != len(self.latent_names) or not torch.isfinite(tensor).all():
+            raise QueryError(f"latents must be finite and ({len(self.latent_names)} variables) x dims for each image, not {tuple(tensor.shape)}.")
         return tensor
 
     def as_labels(self, labels: Any, n: int) -> Tensor:

@@ -41,6 +41,13 @@ class CausalModel(Model):
         """A value (B,) in the variable's own units to a latent like `latent` (B, k)."""
         return value[:, None].expand_as(latent)
 
+    def _changed(self, index: int, change: Any, soft: bool, latent: Tensor) -> Tensor:
+        """A latent (B, k) acted on: all its dims set (hard), or moved together by as much as the value changes (soft)."""
+        before = self.to_units(index, latent)
+        after = change(before)
+        target = self.from_units(index, after, latent)
+        return latent + (target - self.from_units(index, before, latent)) if soft else target
+
     # ---- queries ----------------------------------------------------------------------------------------------------
     @torch.no_grad()
     def measure(self, images: Any, labels: Any = None) -> Tensor:
@@ -65,8 +72,7 @@ class CausalModel(Model):
             return self.mechanism(index, torch.stack([values[n] for n in names], dim=1)) + noises[name]
 
         def action(name: str) -> Any:
-            index, change = names.index(name), changes[name]
-            return lambda latent: self.from_units(index, change(self.to_units(index, latent)), latent)
+            return lambda latent: self._changed(names.index(name), changes[name], callable(do[name]), latent)
 
         factual = {name: latents[:, i] for i, name in enumerate(names)}
         after = propagate(factual, graph.topological_order, graph.parents, recompute, {name: action(name) for name in changes})
@@ -96,7 +102,7 @@ class CausalModel(Model):
             i = names.index(name)
             value = self.mechanism(i, latents) + noise[:, i]
             if name in changes:
-                value = self.from_units(i, changes[name](self.to_units(i, value)), value)
+                value = self._changed(i, changes[name], callable(do[name]), value)  # type: ignore[index]
             latents = latents.clone()
             latents[:, i] = value
         return in_batches(self.decode, latents)

@@ -33,7 +33,7 @@ NOISE_BANK = 2048  # residuals kept from the training split, from which sample()
 
 
 @dataclass(frozen=True)
-class Settings:
+class CausalVAESettings:
     """Settings of CausalVAE; the paper's symbol, where there is one, in brackets."""
 
     dims: int = 4  # dims per concept [k]
@@ -71,7 +71,7 @@ class CausalVAE(CausalModel):
         spec: `data.spec`; its variables must be continuous or binary.
         graph: a known `CausalGraph`, or the way to find one, see `phases`; "auto" is independence for continuous labels, lagrangian
             where some are binary.
-        settings: see `Settings`.
+        settings: see `CausalVAESettings`.
 
     The graph's edges are a buffer `support` (n, n) of 0 and 1; their linear strengths [A] are learned on that support.
     Where the graph is learned by the paper's objective (lagrangian, joint) the support is everything but the diagonal, and edges
@@ -80,8 +80,12 @@ class CausalVAE(CausalModel):
 
     name = "causal-vae"
     title = "CausalVAE (Yang et al. 2021): labelled concepts, a causal graph among them, do() on images"
-    Settings = Settings
-    settings: Settings
+    Settings = CausalVAESettings
+    settings: CausalVAESettings
+    support: Tensor
+    strength: Tensor
+    noise_bank: Tensor
+    is_binary: Tensor
 
     def __init__(self, spec: Spec, *, graph: CausalGraph | str = "auto", seed: int = 0, **settings: Any) -> None:
         if not spec.variables:
@@ -94,7 +98,6 @@ class CausalVAE(CausalModel):
                 )
         if spec.frames is not None:
             raise DataError("causal-vae takes single images, not clips.")
-        self.given_graph: CausalGraph | None = None
         if isinstance(graph, CausalGraph):
             self.given_graph, graph = graph.subgraph(spec.names), "given"
             _ = self.given_graph.topological_order  # refuses a cycle
@@ -117,10 +120,8 @@ class CausalVAE(CausalModel):
         self.register_buffer("strength", torch.zeros(n, n))  # of known edges, as the discovery measured or the person gave them
         self.register_buffer("noise_bank", torch.randn(NOISE_BANK, n, settings.dims))
         self.register_buffer("is_binary", torch.tensor([v.kind == "binary" for v in self.spec.variables]))
-        self.register_buffer("multiplier", torch.zeros(()))  # of the augmented Lagrangian
-        self.register_buffer("penalty", torch.ones(()))
         if self.given_graph is not None:
-            self.set_graph(self.given_graph)
+            self.fix_edges(self.given_graph)
 
     # ---- the model --------------------------------------------------------------------------------------------------
     @property
@@ -212,7 +213,7 @@ class CausalVAE(CausalModel):
         n = z.shape[1]
         which = torch.randint(n, (len(z), 1), device=z.device, generator=generator)
         step = self.settings.influence_step * torch.randn(len(z), 1, z.shape[2], device=z.device, generator=generator)
-        moved = z.detach() + step * (torch.arange(n, device=z.device) == which)[..., None]
+        moved = z + step * (torch.arange(n, device=z.device) == which)[..., None]
         after = torch.sigmoid(self.decoder(moved.flatten(1)))
         return absolute_error(after, torch.sigmoid(output)).mean() / self.settings.influence_step
 
@@ -236,49 +237,45 @@ class CausalVAE(CausalModel):
         )
         first: list[Phase] = []
         if settings.graph == "independence":
-            first = [Phase("graph", prepare=self.discover_graph)]
+            first = [Phase("graph", prepare=self.find_edges)]
         elif settings.graph == "lagrangian":
-            player = Player(self.lagrangian, parameters=("adjacency",), learning_rate=3e-3)
-            first = [Phase("graph", (player,), epochs=60, batch_size=settings.batch_size, after_epoch=self.dual_step)]
-        elif settings.graph == "given" and len(self.support) > 1 and bool((self.support + torch.eye(len(self.support), device=self.device)).all()):
+            first = [Phase("graph", prepare=self.pretrain_adjacency)]
+        elif settings.graph == "given" and self.given_graph is None:
             raise UsageError("graph=given needs a graph: pass graph= (a CausalGraph), or --graph FILE on the command line.")
         return [*first, main, Phase("noise", prepare=self.collect_noise)]
 
-    def set_graph(self, graph: CausalGraph, slopes: Tensor | None = None) -> None:
-        """Fix the edges; A starts at `slopes` (n, n), or at the graph's weights, and stays trainable on them."""
+    def fix_edges(self, graph: CausalGraph, slopes: Tensor | None = None) -> None:
+        """From here on these are the edges; A starts at `slopes` (n, n), or at the graph's weights, and stays trainable on them."""
         weights = torch.tensor(graph.subgraph(self.spec.names).weights, dtype=torch.float32)
         with torch.no_grad():
             self.support.copy_((weights != 0).float())
             self.strength.copy_(weights)
             self.adjacency.copy_(weights if slopes is None else slopes)
 
-    def discover_graph(self, data: Dataset, seed: int) -> None:
+    def find_edges(self, data: Dataset, seed: int) -> None:
         """Edges from the labels of the training split alone, see `intervae.discovery`; A starts at the linear fit to the parents."""
-        kinds = [v.kind for v in self.spec.variables]
-        if len(kinds) == 1:
-            self.set_graph(CausalGraph.empty(self.spec.names))
-            return
-        found = discover(data.train.labels.cpu().numpy(), names=self.spec.names, kinds=kinds, seed=seed)
+        if len(self.spec.variables) == 1:
+            return self.fix_edges(CausalGraph.empty(self.spec.names))
+        found = self._discover(data, "independence", seed)
         u = self.spec.normalise(data.train.labels).double().cpu()
-        slopes = torch.zeros(len(kinds), len(kinds))
-        for i in range(len(kinds)):
-            parents = found.graph.adjacency[:, i].nonzero()[0]
-            if len(parents):
+        slopes = torch.zeros(found.weights.shape)
+        for i, name in enumerate(found.names):
+            parents = [found.index(parent) for parent in found.parents(name)]
+            if parents:
                 slopes[parents, i] = torch.linalg.lstsq(u[:, parents], u[:, i : i + 1]).solution[:, 0].float()
-        self.set_graph(found.graph, slopes)
+        return self.fix_edges(found, slopes)
 
-    def lagrangian(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """Pre-training of A on the labels (sec. 6.2, App. C.3): l_u + multiplier * H + penalty / 2 * H^2."""
-        fit, acyclicity = self.label_fit(self.spec.normalise(batch["labels"])), polynomial(self.weights)
-        total = fit + self.multiplier * acyclicity + self.penalty / 2 * acyclicity.square()
-        return {"loss": total, "label_fit": fit, "acyclicity": acyclicity}
+    def pretrain_adjacency(self, data: Dataset, seed: int) -> None:
+        """The paper's pre-training (sec. 6.2, App. C.3): l_u on the labels under H(A) = 0 by augmented Lagrangian, from A = 0."""
+        if len(self.spec.variables) == 1:
+            return
+        found = torch.tensor(self._discover(data, "lagrangian", seed).weights)
+        with torch.no_grad():
+            self.adjacency.copy_(found)
 
-    def dual_step(self, terms: Any) -> bool:
-        """After each epoch of pre-training; ends it once A is acyclic."""
-        acyclicity = terms["acyclicity"]
-        self.multiplier += self.penalty * acyclicity
-        self.penalty.mul_(1.5).clamp_(max=1e6)
-        return acyclicity < 1e-8
+    def _discover(self, data: Dataset, method: str, seed: int) -> CausalGraph:
+        kinds = [v.kind for v in self.spec.variables]
+        return discover(data.train.labels.cpu().numpy(), method, names=self.spec.names, kinds=kinds, seed=seed).graph
 
     @torch.no_grad()
     def collect_noise(self, data: Dataset, seed: int) -> None:
@@ -343,4 +340,4 @@ class CausalVAE(CausalModel):
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:
-        return in_batches(lambda part: torch.sigmoid(self.decoder(part.flatten(1))), latents.to(self.device))
+        return in_batches(lambda part: torch.sigmoid(self.decoder(part.flatten(1))), self.as_latents(latents))

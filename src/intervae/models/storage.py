@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 import intervae
+from intervae.causal.graph import CausalGraph
 from intervae.data.base import Spec
 from intervae.errors import IntervaeError, QueryError, RunError
 from intervae.files import read_json, write_bytes, write_json, write_text
@@ -32,6 +33,7 @@ def describe_model(model: Model) -> dict[str, Any]:
         "model": model.name,
         "settings": asdict(model.settings),
         "spec": model.spec.to_json(),
+        **({"graph": model.given_graph.to_json()} if model.given_graph is not None else {}),
     }
 
 
@@ -77,7 +79,8 @@ def build_model(config: Any, folder: Path) -> Model:
     if not isinstance(config["model"], str) or config["model"] not in MODELS:
         raise RunError(f"{folder} holds a model {config['model']!r}, which this version of intervae does not know; known: {', '.join(MODELS)}.")
     try:
-        return MODELS[config["model"]](Spec.from_json(config["spec"]), **config.get("settings", {}))
+        given = {"graph": CausalGraph.from_json(config["graph"])} if "graph" in config else {}
+        return MODELS[config["model"]](Spec.from_json(config["spec"]), **{**config.get("settings", {}), **given})
     except IntervaeError as error:
         raise RunError(f"{folder / 'config.json'}: {error}") from None
     except (

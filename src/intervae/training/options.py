@@ -16,7 +16,7 @@ class Options:
 
     Arguments:
         cuda_graph: capture the whole step once and replay it: these small models wait for kernel launches, not for arithmetic.
-        precision: float32 (with TF32 matrix units on a GPU), or bf16 autocast.
+        precision: float32 (a GPU's convolutions use its TF32 units, torch's default), or bf16 autocast.
         checkpoint_seconds: how much work a killed run may lose; 0 writes after every epoch.
         tensorboard: write event files too, where the package is installed.
         progress: a bar with the time left; None shows it on a terminal only.
