@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measured number.
+    """A measured number; `float()` gives the headline.
 
     Arguments:
         metric: its name, the same everywhere (`r2_min`, `counterfactual_pixel_mae`, ...).
@@ -18,6 +18,7 @@ class Measurement:
         spread: standard deviation over repetitions or samples, where that means something.
         parameters: what the number depends on (seed, bins, which interventions, ...).
         higher_is_better: None where neither is.
+        parts: the other numbers of a metric that has several, under their own names (`tpr` beside `shd`, ...).
     """
 
     metric: str
@@ -27,6 +28,20 @@ class Measurement:
     spread: float | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
     higher_is_better: bool | None = None
+    parts: dict[str, Measurement] = field(default_factory=dict)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def rows(self) -> list[Measurement]:
+        """The headline and every part as plain measurements without parts, for a table of one number a row."""
+        headline = Measurement(self.metric, self.value, self.n, self.per_variable, self.spread, self.parameters, self.higher_is_better)
+        return [headline, *(row for part in self.parts.values() for row in part.rows())]
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        found = asdict(self)
+        if not self.parts:
+            del found["parts"]
+        else:
+            found["parts"] = {name: part.to_json() for name, part in self.parts.items()}
+        return found
