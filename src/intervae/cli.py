@@ -405,13 +405,18 @@ def reproduce(
     device: Device = "auto",
     runs: Annotated[Path, typer.Option(help="Where the runs go; what is finished there is not done again.")] = Path("runs"),
     results: Annotated[Path, typer.Option(help="Where NAME.json and NAME.md go.")] = Path("results"),
+    table: Annotated[bool, typer.Option("--table", help="Run nothing: only write NAME.md again from NAME.json.")] = False,
 ) -> None:
     """Run an experiment and print its table beside the paper's numbers."""
     from rich.markdown import Markdown
 
+    from intervae.experiments import EXPERIMENTS, find, write_table
     from intervae.experiments import reproduce as run_by_name
 
-    run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, tell=_say)
+    if table:
+        write_table(find(experiment, EXPERIMENTS), results)
+    else:
+        run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, tell=_say)
     out.print(Markdown((results / f"{experiment}.md").read_text(encoding="utf-8")), width=max(out.width, 120))
     _say(f"wrote {results / experiment}.json and .md")
 

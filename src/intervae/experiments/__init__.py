@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from intervae.experiments.base import Discover, Experiment, Job, Train, find
+from intervae.experiments.base import Discover, Experiment, Job, Train, find, write_table
 from intervae.experiments.base import reproduce as run_experiment
 from intervae.experiments.causalvae import FLOW, GRAPH, PENDULUM
 
@@ -16,4 +16,4 @@ def reproduce(name: str, **options: Any) -> dict[str, Any]:
     return run_experiment(find(name, EXPERIMENTS), **options)
 
 
-__all__ = ["EXPERIMENTS", "Discover", "Experiment", "Job", "Train", "reproduce", "run_experiment"]
+__all__ = ["EXPERIMENTS", "Discover", "Experiment", "Job", "Train", "find", "reproduce", "run_experiment", "write_table"]

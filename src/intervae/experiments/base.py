@@ -133,8 +133,14 @@ def reproduce(
         "rows": rows,
     }
     write_json(Path(results) / f"{experiment.name}.json", document)
-    write_text(Path(results) / f"{experiment.name}.md", markdown(experiment, document))
+    write_table(experiment, results)
     return document
+
+
+def write_table(experiment: Experiment, results: str | Path = "results") -> None:
+    """`results`/NAME.md from `results`/NAME.json, which alone holds the numbers."""
+    document = read_json(Path(results) / f"{experiment.name}.json", "the numbers of the experiment")
+    write_text(Path(results) / f"{experiment.name}.md", markdown(experiment, document))
 
 
 def _once(job: Job, seed: int, device: str, folder: Path) -> dict[str, Any]:
