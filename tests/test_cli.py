@@ -243,6 +243,8 @@ def test_evaluate_agrees_with_python_and_keeps_what_was_measured_before(run: Pat
     kept = json.loads((run / "evaluation.json").read_text())
     assert [m["metric"] for m in kept] == ["shd", "r2_min"]
     assert kept[1]["value"] == pytest.approx(hoped["r2_min"].value, rel=1e-5)
+    intervae("evaluate", run, "--metric", "shd")
+    assert [m["metric"] for m in json.loads((run / "evaluation.json").read_text())] == ["r2_min", "shd"]  # replaced, not added
 
 
 def test_a_metric_that_does_not_apply_says_what_it_needs(tmp_path: Path) -> None:
