@@ -105,7 +105,7 @@ def correlations(samples: Samples, kind: str) -> np.ndarray:
         ranked = rankdata(table, axis=0) if kind == "spearman" else table
         centred = ranked - ranked.mean(0)
         length = np.linalg.norm(centred, axis=0)
-        varies = length > 1e-12 * np.linalg.norm(ranked, axis=0)  # beyond rounding
+        varies = np.ptp(ranked, axis=0) > 0
         return np.where(varies, centred / np.where(varies, length, 1.0), 0.0)
 
     return np.minimum(np.abs(standardised(samples.codes).T @ standardised(samples.factors)), 1.0)

@@ -13,6 +13,7 @@ from intervae.errors import DataError, UsageError, unknown
 SMALLEST_N = 4  # rows; fewer say nothing about dependence
 MOST_CLASSES = 64  # distinct whole numbers up to which a factor counts as discrete where its kind is not given
 LARGEST = 1e100  # squares and ranges of larger numbers overflow
+ROUNDING = 1e-12  # a column that varies by a smaller share of its size is constant
 DIMS = ("mean", "best", "each")
 KINDS = ("discrete", "continuous")
 
@@ -105,6 +106,7 @@ def read_samples(codes: Any, factors: Any, *, names: Sequence[str] | None, kinds
         raise DataError(f"codes have {len(values)} rows and factors {len(table)}; they must be paired, row by row.")
     if len(table) < SMALLEST_N:
         raise DataError(f"at least {SMALLEST_N} samples are needed, but got {len(table)}; pass more.")
+    table, values = _without_rounding(table), _without_rounding(values)
     labels = tuple(str(name) for name in (found if found is not None else (f"factor{i}" for i in range(table.shape[1]))))
     if len(labels) != table.shape[1] or len(set(labels)) != len(labels):
         raise UsageError(f"names must be {table.shape[1]} different ones, one for each factor, not {list(labels)}.")
@@ -126,6 +128,12 @@ def numbers(values: Any, name: str) -> np.ndarray:
         bad = tuple(int(i) for i in np.argwhere(~good)[0])
         raise DataError(f"{name} hold {array[bad]} at index {bad}; every value must be a finite number below {LARGEST:g}.")
     return array
+
+
+def _without_rounding(table: np.ndarray) -> np.ndarray:
+    """A column (of the last axes) that varies by rounding alone becomes constant, for every metric alike."""
+    steady = np.ptp(table, axis=0) <= ROUNDING * np.abs(table).max(0)
+    return np.where(steady, table[:1], table)
 
 
 def equal_width(values: np.ndarray, bins: int) -> np.ndarray:
