@@ -1,0 +1,180 @@
+"""Counterfactual metrics against queries whose errors are known: the simulator itself, doing nothing, and wrong in one way each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intervae.causal.graph import CausalGraph
+from intervae.data.base import Dataset, Variable
+from intervae.data.simulators import Pendulum
+from intervae.errors import DataError
+from intervae.metrics.base import Measurement
+from intervae.metrics.counterfactual import counterfactual_errors, latent_movement, non_descendants, random_interventions
+from intervae.metrics.reader import Reader, simulator_reader
+
+SIZE = 32
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return Pendulum().dataset(size=SIZE, samples=512)
+
+
+@pytest.fixture(scope="module")
+def reader() -> Reader:
+    return simulator_reader(Pendulum(), SIZE, pictures=1000, held_out=10)[0]
+
+
+def measure(data: Dataset, query: Callable[..., Any], reader: Reader | None = None, **options: Any) -> dict[str, Measurement]:
+    part = data.test
+    assert data.simulator is not None
+    found = counterfactual_errors(
+        query,
+        data.simulator,
+        part.images.numpy(),
+        part.fields["exogenous"].numpy(),
+        options.pop("variables", data.variables),
+        reader=reader,
+        **options,
+    )
+    return {m.metric: m for m in found}
+
+
+def simulated(data: Dataset, also: dict[str, Any] | None = None, spoil: Callable[[np.ndarray], np.ndarray] = lambda x: x) -> Callable[..., Any]:
+    """The simulator as a model: answers with the true picture, of do() with `also`, spoilt."""
+    exogenous, simulator = data.test.fields["exogenous"].numpy(), data.simulator
+    assert simulator is not None
+    return lambda images, do: spoil(simulator.counterfactual(exogenous, {**(also or {}), **do}, size=SIZE)[0].astype(np.float32) / 255)
+
+
+def test_the_truth_has_no_error_and_reads_as_well_as_the_reader_can(data: Dataset, reader: Reader) -> None:
+    found = measure(data, simulated(data), reader)
+    assert found["counterfactual_pixel_mae"].value == 0
+    assert found["counterfactual_psnr"].value == 100
+    assert found["counterfactual_ssim"].value == pytest.approx(1, abs=1e-9)
+    error = found["counterfactual_variable_error"]
+    assert error.value == error.parameters["true_picture"]["value"] < 0.12
+    assert error.parameters["doing_nothing"]["value"] > 0.5
+    movement = found["nondescendant_movement"]
+    assert movement.per_variable == movement.parameters["true_picture"]
+    assert movement.value < 0.02
+
+
+def test_doing_nothing_scores_what_is_reported_beside_us(data: Dataset, reader: Reader) -> None:
+    found = measure(data, lambda images, do: images, reader)
+    assert found["counterfactual_pixel_mae"].per_variable == found["identity_pixel_mae"].per_variable
+    for metric in ("counterfactual_psnr", "counterfactual_ssim"):
+        assert found[metric].per_variable == found[metric].parameters["doing_nothing"]
+    error = found["counterfactual_variable_error"]
+    assert error.value == error.parameters["doing_nothing"]["value"]
+    assert found["nondescendant_movement"].value == 0
+
+
+def test_pixel_errors_are_those_of_the_pictures_and_the_headline_is_over_the_causes(data: Dataset) -> None:
+    found = measure(data, simulated(data, spoil=lambda x: np.minimum(x, 0.9)))
+    mae = found["counterfactual_pixel_mae"]
+    assert set(mae.per_variable) == set(data.names)
+    assert mae.value == pytest.approx((mae.per_variable["pendulum"] + mae.per_variable["light"]) / 2)
+    assert mae.parameters["headline"] == "mean over do(pendulum), do(light)"
+    draws = random_interventions(data.variables, len(data.test), seed=0)
+    assert data.simulator is not None
+    truth = data.simulator.counterfactual(data.test.fields["exogenous"].numpy(), {"light": draws["light"]}, size=SIZE)[0] / 255.0
+    error = np.maximum(truth - 0.9, 0)
+    assert mae.per_variable["light"] == pytest.approx(error.mean(), rel=1e-5)
+    assert found["counterfactual_psnr"].per_variable["light"] == pytest.approx(-10 * np.log10((error**2).mean((1, 2, 3))).mean(), rel=1e-5)
+    assert set(found) == {"counterfactual_pixel_mae", "identity_pixel_mae", "counterfactual_psnr", "counterfactual_ssim"}  # nobody reads
+
+
+def test_a_variable_that_moved_by_itself_is_found_in_its_own_units(data: Dataset, reader: Reader) -> None:
+    """do(light) also swings the pendulum by 10 degrees: its error is 10, and it is a non-descendant that moved."""
+    found = measure(data, simulated(data, also={"pendulum": lambda v: v + 10}), reader)
+    by = found["counterfactual_variable_error"].parameters["by_intervention"]
+    assert by["light"]["pendulum"] == pytest.approx(10, abs=1)
+    assert by["light"]["light"] < 1
+    assert by["pendulum"]["pendulum"] < 1  # here the value asked for was set
+    std = data.test.labels[:, 0].numpy().std()
+    assert found["nondescendant_movement"].per_variable["light"] == pytest.approx(10 / std, abs=0.05)
+    assert found["nondescendant_movement"].parameters["true_picture"]["light"] < 0.02
+
+
+def test_values_set_wrongly_are_found_in_their_own_units(data: Dataset, reader: Reader) -> None:
+    exogenous, simulator = data.test.fields["exogenous"].numpy(), data.simulator
+    assert simulator is not None
+
+    def query(images: np.ndarray, do: dict[str, np.ndarray]) -> np.ndarray:
+        return simulator.counterfactual(exogenous, {name: value + 5 for name, value in do.items()}, size=SIZE)[0]
+
+    by = measure(data, query, reader)["counterfactual_variable_error"].parameters["by_intervention"]
+    assert by["light"]["light"] == pytest.approx(5, abs=1)
+    assert by["pendulum"]["pendulum"] == pytest.approx(5, abs=1)
+    assert by["light"]["pendulum"] < 0.5
+
+
+def test_some_of_the_variables_or_only_effects_can_be_asked_about(data: Dataset, reader: Reader) -> None:
+    chosen = data.select(["shadow_length", "light"])
+    found = measure(data, simulated(data), reader, variables=chosen.variables)
+    assert list(found["counterfactual_pixel_mae"].per_variable) == ["shadow_length", "light"]
+    assert found["counterfactual_pixel_mae"].parameters["headline"] == "mean over do(light)"
+    only = measure(data, lambda images, do: images, variables=data.select(["shadow_length"]).variables)
+    assert only["counterfactual_pixel_mae"].value == only["identity_pixel_mae"].value > 0  # no cause among them: the mean over all
+
+
+def test_an_answer_that_is_no_picture_is_refused(data: Dataset) -> None:
+    with pytest.raises(DataError, match=r"answer to do\(pendulum\).*\[0, 1\]"):
+        measure(data, lambda images, do: images * 255.0)
+
+
+def test_values_to_set_are_spread_over_the_range_and_classes_are_as_likely() -> None:
+    variables = [Variable("v", low=2, high=4), Variable("b", "binary", low=0, high=1), Variable("c", "categorical", low=0, high=3)]
+    draws = random_interventions(variables, 4000, seed=0)
+    assert 2 <= draws["v"].min() < 2.01 < 3.99 < draws["v"].max() <= 4
+    assert np.bincount(draws["b"].astype(int)) / 4000 == pytest.approx(1 / 2, abs=0.03)
+    assert np.bincount(draws["c"].astype(int)) / 4000 == pytest.approx(1 / 4, abs=0.03)
+    assert (draws["c"] == np.round(draws["c"])).all()
+
+
+# ---- latents that must stay ------------------------------------------------------------------------------------------
+CHAIN = CausalGraph.from_edges("abc", [("a", "b")])
+VARIABLES = [Variable(name, low=-1, high=1) for name in "abc"]
+
+
+def test_non_descendants_are_all_that_is_neither_acted_on_nor_reached() -> None:
+    graph = CausalGraph.from_edges("abcd", [("a", "b"), ("b", "c")])
+    assert [non_descendants(graph, name) for name in "abcd"] == [["d"], ["a", "d"], ["a", "b", "d"], ["a", "b", "c"]]
+
+
+def test_latents_that_must_stay_are_told_from_those_that_may_move() -> None:
+    latents = np.random.default_rng(0).normal(size=(20, 3, 2))
+
+    def good(z: np.ndarray, do: dict[str, np.ndarray]) -> np.ndarray:
+        after = z.copy()
+        (name,) = do
+        after["abc".index(name) == np.arange(3)[None, :].repeat(len(z), 0)] = do[name][:, None]
+        if name == "a":
+            after[:, 1] += 7.0  # an effect may move
+        return after
+
+    def leaky(z: np.ndarray, do: dict[str, np.ndarray]) -> np.ndarray:
+        after = good(z, do)
+        if "b" in do:
+            after[3, 2, 1] += 1e-3
+        return after
+
+    fine, wrong = (latent_movement(query, latents, VARIABLES, CHAIN) for query in (good, leaky))
+    assert fine is not None
+    assert wrong is not None
+    assert fine.value == 0
+    assert fine.per_variable == {"a": 0, "b": 0, "c": 0}
+    assert wrong.per_variable == pytest.approx({"a": 0, "b": 1e-3, "c": 0})
+    assert wrong.value == pytest.approx(1e-3)
+
+
+def test_nothing_must_stay_where_there_is_one_variable() -> None:
+    one = CausalGraph.empty("a")
+    assert latent_movement(lambda z, do: z, np.zeros((2, 1, 1)), VARIABLES[:1], one) is None
+    with pytest.raises(DataError, match="one block for each variable"):
+        latent_movement(lambda z, do: z, np.zeros((2, 2)), VARIABLES, CHAIN)
