@@ -418,7 +418,7 @@ def reproduce(
     else:
         run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, tell=_say)
     out.print(Markdown((results / f"{experiment}.md").read_text(encoding="utf-8")), width=max(out.width, 120))
-    _say(f"wrote {results / experiment}.json and .md")
+    _say(f"wrote {results / experiment}{'.md' if table else '.json and .md'}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 import intervae
 from intervae.data.registry import load_data
 from intervae.discovery import discover
-from intervae.errors import TrainingError, UsageError, unknown
+from intervae.errors import RunError, TrainingError, UsageError, unknown
 from intervae.evaluation import evaluate, write_evaluation
 from intervae.files import read_json, write_json, write_text
 from intervae.models import create
@@ -139,7 +139,12 @@ def reproduce(
 
 def write_table(experiment: Experiment, results: str | Path = "results") -> None:
     """`results`/NAME.md from `results`/NAME.json, which alone holds the numbers."""
-    document = read_json(Path(results) / f"{experiment.name}.json", "the numbers of the experiment")
+    path = Path(results) / f"{experiment.name}.json"
+    if not path.is_file():
+        raise RunError(f"there is no {path}; make it with `intervae reproduce {experiment.name}`.")
+    document = read_json(path, "the numbers of the experiment")
+    if not isinstance(document, dict) or document.get("experiment") != experiment.name or not document.get("rows"):
+        raise RunError(f"{path} does not hold the numbers of {experiment.name}; make it again with `intervae reproduce {experiment.name}`.")
     write_text(Path(results) / f"{experiment.name}.md", markdown(experiment, document))
 
 
