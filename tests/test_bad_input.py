@@ -226,6 +226,9 @@ def test_data_that_is_nowhere_or_of_no_known_kind(run: Path, tmp_path: Path) -> 
         (["--set", "dims=two"], 2, ("dims='two' is not a number",)),
         (["--set", "dims=1.5"], 2, ("dims='1.5' must be a whole number",)),
         (["--set", "dims=0"], 2, ("dims=0",)),
+        (["--set", "prior_std=0"], 2, ("prior_std=0.0 must be larger than 0",)),
+        (["--set", "scale=-1"], 2, ("scale=-1.0 must be larger than 0",)),
+        (["--set", "influence_step=0"], 2, ("influence_step=0.0 must be larger than 0",)),
         (["--set", "channels=8,x"], 2, ("channels='x' is not a number",)),
         (["--set", "learning_rate=nan"], 2, ("learning_rate='nan' must be finite",)),
         (["--set", "learning_rate=0"], 2, ("learning_rate=0", "positive")),
@@ -236,6 +239,8 @@ def test_data_that_is_nowhere_or_of_no_known_kind(run: Path, tmp_path: Path) -> 
         (["--set", "dims=1000000000000"], 1, ("not enough memory",)),
         (["--device", "tpu"], 2, ("device 'tpu' is not known",)),
         (["--device", "cuda:99"], 2, ("cuda",)),
+        (["--device", "meta"], 2, ("device 'meta' cannot train",)),
+        (["--data-option", "samples=abc"], 2, ("samples='abc' is not a whole number",)),
         (["--data-option", "samples=3"], 2, ("samples=3 is too few",)),
         (["--data-option", "sampels=96"], 2, ("did you mean 'samples'",)),
         (["--data-option", "samples"], 2, ("--data-option 'samples' is not of the form key=value",)),
@@ -248,6 +253,11 @@ def test_data_that_is_nowhere_or_of_no_known_kind(run: Path, tmp_path: Path) -> 
 def test_a_wrong_setting_is_refused_before_anything_is_written(options: list[object], code: int, words: tuple[str, ...], run: Path) -> None:
     given = options if "--graph" in options else [*options, "--graph", "true"]
     refuses_to_train(run, code, *words, options=[*PENDULUM, *given])
+
+
+def test_too_few_labels_for_a_graph_are_refused_before_anything_is_written(run: Path) -> None:
+    options = ["--data", "pendulum", "--data-option", "samples=64", "--size", "16"]
+    refuses_to_train(run, 1, "43 training samples are too few to learn a graph", "--graph", options=options)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ Shapes: a batch comes first, (B, ...); every divergence is summed over the rest 
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,12 @@ def reparametrise(mean: Tensor, log_variance: Tensor, generator: torch.Generator
     """A draw from N(mean, exp(log_variance)) through which gradients flow, in the shape of `mean`."""
     noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
     return mean + torch.exp(0.5 * log_variance) * noise
+
+
+def log_normal(values: Tensor, mean: Tensor | float, log_variance: Tensor | float) -> Tensor:
+    """log N(values; mean, exp(log_variance)) of each number, in the shape that the three broadcast to."""
+    log_variance = _tensor(log_variance, values)
+    return -0.5 * ((values - mean).square() * torch.exp(-log_variance) + log_variance + math.log(2 * math.pi))
 
 
 def kl_standard_normal(mean: Tensor, log_variance: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from intervae.errors import QueryError
 from intervae.models.phases import Phase, Terms
 from intervae.settings import build_settings
 
-QUERIES = ("encode", "decode", "sample", "graph", "counterfactual", "act", "attribute", "extrapolate")
+QUERIES = ("encode", "decode", "sample", "graph", "counterfactual", "act", "attribute", "extrapolate", "log_weights")
 QUERY_BATCH = 256  # samples a query handles at once, so that memory stays bounded
 
 
@@ -83,6 +83,9 @@ class Model(nn.Module, ABC):
     def reconstruct(self, images: Any) -> Tensor:
         return self.decode(self.encode(images))
 
+    def check(self, data: Dataset) -> None:
+        """Refuse, before a run is started, data that this model cannot be trained on."""
+
     def state_to_log(self) -> dict[str, Any]:
         """JSON-able state worth a line per epoch, such as the adjacency while it is learned."""
         return {}
@@ -103,6 +106,13 @@ class Model(nn.Module, ABC):
 
     def extrapolate(self, frames: Any, steps: int) -> Tensor:
         self._refuse("extrapolate")
+
+    def log_weights(self, images: Any, labels: Any, samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """log p(x, z) - log q(z | x) for `samples` draws of z from q(z | x), (samples, B), in nats: what likelihoods are bounded by.
+
+        A subclass draws sample after sample from `generator`, a CPU one: two calls for K samples then draw what one call for 2 K does.
+        """
+        self._refuse("log_weights")
 
     def _refuse(self, query: str) -> NoReturn:
         from intervae.models import MODELS  # the list of models is only known once they are all defined

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from intervae.causal.acyclicity import polynomial
-from intervae.causal.gaussian import kl_pushed_forward, kl_standard_normal, reparametrise
+from intervae.causal.gaussian import kl_pushed_forward, kl_standard_normal, log_normal, reparametrise
 from intervae.causal.graph import CausalGraph
-from intervae.causal.linear import to_endogenous
+from intervae.causal.linear import inverse_and_log_det, structural_matrix, to_endogenous
 from intervae.causal.mechanisms import MaskLayer
 from intervae.data.base import Batch, Dataset, Spec
-from intervae.discovery import discover
-from intervae.errors import DataError, UsageError
+from intervae.discovery import FEWEST_ROWS, discover
+from intervae.errors import DataError, QueryError, UsageError
 from intervae.models.base import in_batches
 from intervae.models.causal import CausalModel
 from intervae.models.phases import Phase, Player, Terms
@@ -62,6 +62,11 @@ class CausalVAESettings:
     batch_size: int = 64
     learning_rate: float = 2e-3
     patience: int | None = 15
+
+    def __post_init__(self) -> None:
+        for name in ("dims", "scale", "prior_std", "influence_step"):
+            if getattr(self, name) <= 0:
+                raise UsageError(f"{name}={getattr(self, name)} must be larger than 0.")
 
 
 class CausalVAE(CausalModel):
@@ -244,6 +249,13 @@ class CausalVAE(CausalModel):
             raise UsageError("graph=given needs a graph: pass graph= (a CausalGraph), or --graph FILE on the command line.")
         return [*first, main, Phase("noise", prepare=self.collect_noise)]
 
+    def check(self, data: Dataset) -> None:
+        if self.settings.graph in ("independence", "lagrangian") and len(self.spec.variables) > 1 and len(data.train) < FEWEST_ROWS:
+            raise DataError(
+                f"{len(data.train)} training samples are too few to learn a graph from their labels; give {FEWEST_ROWS} or more, "
+                "or a known graph (graph=, --graph)."
+            )
+
     def fix_edges(self, graph: CausalGraph, slopes: Tensor | None = None) -> None:
         """From here on these are the edges; A starts at `slopes` (n, n), or at the graph's weights, and stays trainable on them."""
         weights = torch.tensor(graph.subgraph(self.spec.names).weights, dtype=torch.float32)
@@ -341,3 +353,31 @@ class CausalVAE(CausalModel):
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:
         return in_batches(lambda part: torch.sigmoid(self.decoder(part.flatten(1))), self.as_latents(latents))
+
+    @torch.no_grad()
+    def log_weights(self, images: Any, labels: Any, samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Conditional likelihood p(x | u): log p(x | z) + log p(z | u) - log q(z | x, u), (samples, B), for z = (I - A^T)^-1 eps, eps ~ q.
+
+        p(z | u) is the conditional prior (Eq. 7) and q(z) the posterior pushed through the causal layer, q(eps) |det (I - A^T)|^k. The mean of
+        these weights is the ELBO of p(x | u), Eq. 10 without its KL of eps against N(0, I): z and eps are one variable in two coordinates, so
+        Eq. 10 charges the posterior twice and bounds the likelihood of no model. The absolute pixel error of the loss is no part of it either.
+        Nats of a Bernoulli likelihood on grey values compare models with the same likelihood, nothing else.
+        """
+        if labels is None:
+            raise QueryError(f"{self.name} has a prior p(z | u) that depends on the labels; give log_weights the labels of the images.")
+        if samples < 1:
+            raise QueryError(f"log_weights was asked for {samples} samples; ask for one at least.")
+        x = self.as_images(images)
+        u = self.as_labels(labels, len(x))
+        mean, log_variance = self.posterior(x, u, torch.ones(len(x), 1, device=x.device))
+        noise = torch.stack([torch.randn(mean.shape, generator=generator) for _ in range(samples)]).to(x.device)  # (samples, B, n, k)
+        z = to_endogenous(mean + torch.exp(0.5 * log_variance) * noise, self.weights)
+        log_det = inverse_and_log_det(structural_matrix(self.weights))[1]
+        log_posterior = log_normal(noise, 0.0, 0.0).sum((2, 3)) - 0.5 * log_variance.sum((1, 2)) + z.shape[-1] * log_det
+        log_prior = log_normal(z, self.spec.normalise(u)[..., None], 2 * math.log(self.settings.prior_std)).sum((2, 3))
+        log_pixels = in_batches(
+            lambda latents, truth: -negative_log_likelihood(self.decoder(latents), truth, self.settings.likelihood, self.settings.scale),
+            z.flatten(0, 1).flatten(1),
+            x.repeat(samples, 1, 1, 1),
+        )
+        return log_pixels.unflatten(0, (samples, len(x))) + log_prior - log_posterior

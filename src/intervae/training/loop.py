@@ -166,6 +166,7 @@ class Trainer:
 
     # ---- training ---------------------------------------------------------------------------------------------------
     def run(self, *, resume: bool, overwrite: bool) -> Result:
+        self.model.check(self.data)
         if not resume:  # before anything is written
             for phase in self.model.phases():
                 check_phase(phase, self.data if phase.prepare is None else None)

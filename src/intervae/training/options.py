@@ -37,6 +37,8 @@ def choose_device(device: str | torch.device) -> torch.device:
         chosen = torch.device(device)
     except RuntimeError:
         raise UsageError(f"device {device!r} is not known; use auto, cpu, cuda or cuda:N.") from None
+    if chosen.type not in ("cpu", "cuda", "mps", "xpu"):
+        raise UsageError(f"device {device!r} cannot train; use auto, cpu, cuda or cuda:N.")
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise UsageError("device cuda was asked for, but torch finds no GPU here; use --device cpu.")
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():

@@ -83,6 +83,8 @@ class Simulator(ABC):
         if samples is None:
             exogenous, test = self.published_grid()
         else:
+            if isinstance(samples, bool) or not isinstance(samples, int):
+                raise UsageError(f"samples={samples!r} is not a whole number.")
             if samples < 8:
                 raise UsageError(f"samples={samples} is too few to split into training, validation and test; use 8 or more.")
             exogenous = self.sample_exogenous(samples, np.random.default_rng(seed))
