@@ -223,6 +223,20 @@ def test_swapping_stops_where_no_swap_helps():
             assert compare(true, found[np.ix_(other, other)]).shd >= least
 
 
+def test_trap_the_best_permutation_makes_random_graphs_look_related():
+    rng = np.random.default_rng(0)
+    places = np.argwhere(np.triu(np.ones((5, 5)), 1))
+
+    def four_edges() -> np.ndarray:
+        graph, order = np.zeros((5, 5), dtype=int), rng.permutation(5)
+        graph[tuple(places[rng.choice(10, 4, replace=False)].T)] = 1
+        return graph[np.ix_(order, order)]
+
+    pairs = [(four_edges(), four_edges()) for _ in range(80)]
+    assert np.mean([graph_metrics(a, b).shd for a, b in pairs]) == pytest.approx(5.6, abs=0.4)
+    assert np.mean([best_permutation(a, b).shd for a, b in pairs]) == pytest.approx(2.0, abs=0.3)
+
+
 def test_latents_get_the_names_of_the_variables_they_stand_for():
     true = CausalGraph.from_edges(["light", "angle", "shadow"], [("light", "shadow"), ("angle", "shadow"), ("light", "angle")])
     found = CausalGraph.from_edges(["z0", "z1", "z2"], [("z2", "z0"), ("z2", "z1"), ("z1", "z0")])
