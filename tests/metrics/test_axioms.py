@@ -87,6 +87,23 @@ def test_what_is_not_undone_is_counted_in_every_cycle() -> None:
     assert often.value == pytest.approx(0.2 / 9, abs=1e-6)
 
 
+def test_what_an_intervention_destroys_cannot_be_undone() -> None:
+    images, values = world()
+
+    def clipped(pictures: np.ndarray, do: dict[str, Any]) -> np.ndarray:
+        after = exact(pictures, do)
+        if "a" in do:  # raising a cuts off what b has above 0.5
+            after[:, 0, 0, 1] = np.where(do["a"] > pictures[:, 0, 0, 0], np.minimum(after[:, 0, 0, 1], 0.5), after[:, 0, 0, 1])
+        return after
+
+    (once,) = reversibility(clipped, images, values, VARIABLES, cycles=(1,))
+    a, b, _ = values.T
+    target = random_interventions(VARIABLES, len(images), seed=0)["a"]
+    lost = np.where(target > a, np.maximum(b + (target - a) / 2 - 0.5, 0), np.maximum(b - 0.5, 0))
+    assert once.per_variable["a"] == pytest.approx(lost.mean() / 3, abs=1e-6)
+    assert lost.mean() > 0.02
+
+
 def test_effectiveness_is_the_distance_from_what_was_set() -> None:
     images, _ = world()
 
@@ -123,6 +140,9 @@ def test_minimality_counts_what_should_have_stayed_and_the_picture_for_one_stand
     assert picture.metric == "minimality_picture"
     assert picture.per_variable["a"] == pytest.approx(hoped, rel=1e-5)
     assert picture.per_variable["c"] == pytest.approx(0.1 / 3, rel=1e-5)  # c alone: one of three pixels moves as far as it was told to
+    drifting = minimality(lambda x, do: leaky(x, do) + 0.01, images, values, VARIABLES, Eyes(), GRAPH)  # type: ignore[arg-type]
+    for before, after in zip((others, picture), drifting, strict=True):
+        assert after.per_variable == pytest.approx(before.per_variable, abs=1e-5)  # what do({}) changes too is not the intervention's doing
     alone = minimality(exact, images, values[:, :1], VARIABLES[:1], Eyes(), CausalGraph.empty("a"))  # type: ignore[arg-type]
     assert [m.metric for m in alone] == ["minimality_picture"]  # there is nothing else that could have stayed
 
