@@ -24,9 +24,10 @@ def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
     written = [out / "reconstructions.png"]
     figures.reconstructions(written[0], images, model.reconstruct(images).cpu(), columns=SHOWN)
     lines = read_lines(folder / "metrics.jsonl")
-    if lines:
+    epochs = [line for line in lines if "train" in line]
+    if epochs:
         written.append(out / "training.png")
-        figures.training_curves(written[-1], lines)
+        figures.training_curves(written[-1], epochs)
     if answers(type(model), "graph"):
         for suffix in ("png", "svg"):
             written.append(out / f"graph.{suffix}")

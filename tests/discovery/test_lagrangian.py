@@ -45,7 +45,7 @@ def test_without_constraint_every_label_is_regressed_on_all_others():
 
 def test_the_constraint_is_met():
     fit = linear_fit(np.random.default_rng(3).normal(size=(200, 4)).cumsum(axis=1), l1=0.1)
-    weights = fit.weights(torch.from_numpy(_constrained_minimum(fit, 1e-8, 40, 200)))
+    weights = fit.weights(torch.from_numpy(_constrained_minimum(fit, 1e-8, 40, 200)[-1]))
     assert float(polynomial(weights)) <= 1e-8
     assert float(weights.abs().max()) > 0.3
 

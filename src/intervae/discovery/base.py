@@ -29,6 +29,7 @@ class Discovery:
         seconds: wall-clock time.
         assumptions: when the answer is right, in plain words.
         ambiguous: edges (cause, effect) of `graph` that the data would let run the other way at no more cost.
+        history: (n, n) weights on the way there, where the method takes steps.
     """
 
     graph: CausalGraph
@@ -38,6 +39,7 @@ class Discovery:
     seconds: float
     assumptions: str
     ambiguous: list[tuple[str, str]]
+    history: tuple[np.ndarray, ...] = ()
 
 
 def read_table(table: Any, names: Sequence[str] | None, kinds: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:

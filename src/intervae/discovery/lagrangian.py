@@ -125,7 +125,8 @@ def lagrangian(
     fit = Fit(
         torch.from_numpy(inputs), torch.from_numpy(targets), torch.from_numpy(binary), l1=l1, hidden=hidden if mechanism == "mlp" else 0, seed=seed
     )
-    flat = torch.from_numpy(_constrained_minimum(fit, tolerance, rounds, steps))
+    path = [torch.from_numpy(flat) for flat in _constrained_minimum(fit, tolerance, rounds, steps)]
+    flat = path[-1]
     graph = CausalGraph(tuple(names), fit.weights(flat).numpy()).threshold(threshold).to_acyclic()
     share = fit.squared_errors(flat).numpy() / targets.var(axis=0)
     order = tuple(graph.topological_order)
@@ -137,12 +138,17 @@ def lagrangian(
         seconds=time.perf_counter() - started,
         assumptions=ASSUMPTIONS,
         ambiguous=[],
+        history=tuple(fit.weights(point).numpy() for point in path),
     )
 
 
-def _constrained_minimum(fit: Fit, tolerance: float, rounds: int, steps: int) -> np.ndarray:
-    """Raise the penalty tenfold until H falls to a quarter, then the multiplier; stop when H is within the tolerance."""
+def _constrained_minimum(fit: Fit, tolerance: float, rounds: int, steps: int) -> list[np.ndarray]:
+    """Raise the penalty tenfold until H falls to a quarter, then the multiplier; stop when H is within the tolerance.
+
+    Returns the start and the minimum of every round, the last of which is the answer.
+    """
     flat, multiplier, penalty, cycles = fit.start, 0.0, 1.0, np.inf
+    path = [flat]
     for _ in range(rounds):
         while True:
             found = fit.minimise(flat, multiplier, penalty, steps)
@@ -151,7 +157,8 @@ def _constrained_minimum(fit: Fit, tolerance: float, rounds: int, steps: int) ->
                 break
             penalty *= 10.0
         flat, cycles = found, now
+        path.append(flat)
         multiplier += penalty * cycles
         if cycles <= tolerance or penalty >= 1e16:
             break
-    return flat
+    return path

@@ -86,6 +86,10 @@ class Model(nn.Module, ABC):
     def check(self, data: Dataset) -> None:
         """Refuse, before a run is started, data that this model cannot be trained on."""
 
+    def states_prepared(self) -> list[dict[str, Any]]:
+        """Of a phase that only prepares: the states on the way, each as `state_to_log` would tell it."""
+        return []
+
     def state_to_log(self) -> dict[str, Any]:
         """JSON-able state worth a line per epoch, such as the adjacency while it is learned."""
         return {}

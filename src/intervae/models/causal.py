@@ -62,7 +62,7 @@ class CausalModel(Model):
         A variable that is neither acted on nor a descendant of one that is keeps its latent bit for bit.
         """
         names, graph = self.latent_names, self.graph
-        changes = interventions(do, names)
+        changes = interventions(do, names, self.spec.categories)
         noises: dict[str, Tensor] = {}
 
         def recompute(name: str, values: dict[str, Tensor]) -> Tensor:
@@ -82,7 +82,7 @@ class CausalModel(Model):
     def counterfactual(self, images: Any, do: Do, labels: Any = None) -> Tensor:
         """The pictures (B, C, H, W) had `do` been done, everything else that made them staying as it was.
 
-        `do` maps a name to a number in the variable's own units, to one number per image, or to a callable of the current value.
+        `do` maps a name to a number in the variable's own units, to a category, to one number per image, or to a callable of the current value.
         """
         latents = self.encode(images, labels)
         return self.decode(self.intervene(latents, do))
@@ -96,7 +96,7 @@ class CausalModel(Model):
         generator.manual_seed(seed) if seed is not None else generator.seed()
         noise = self.draw_noise(n, generator).to(self.device)
         names, graph = self.latent_names, self.graph
-        changes = interventions(do, names)
+        changes = interventions(do, names, self.spec.categories)
         latents = torch.zeros_like(noise)
         for name in graph.topological_order:
             i = names.index(name)

@@ -22,6 +22,7 @@ from intervae.causal.linear import inverse_and_log_det, structural_matrix, to_en
 from intervae.causal.mechanisms import MaskLayer
 from intervae.data.base import Batch, Dataset, Spec
 from intervae.discovery import FEWEST_ROWS, discover
+from intervae.discovery.base import require_continuous
 from intervae.errors import DataError, QueryError, UsageError
 from intervae.models.base import in_batches
 from intervae.models.causal import CausalModel
@@ -79,8 +80,8 @@ class CausalVAE(CausalModel):
         settings: see `CausalVAESettings`.
 
     The graph's edges are a buffer `support` (n, n) of 0 and 1; their linear strengths [A] are learned on that support.
-    Where the graph is learned by the paper's objective (lagrangian, joint) the support is everything but the diagonal, and edges
-    are the weights above `edge_threshold`.
+    With graph="joint" A itself is the learned graph: the support is everything but the diagonal, and edges are the weights above
+    `edge_threshold`.
     """
 
     name = "causal-vae"
@@ -106,6 +107,7 @@ class CausalVAE(CausalModel):
         if isinstance(graph, CausalGraph):
             self.given_graph, graph = graph.subgraph(spec.names), "given"
             _ = self.given_graph.topological_order  # refuses a cycle
+        self.found_on_the_way: list[dict[str, Any]] = []
         if graph == "auto":
             graph = "independence" if all(v.kind == "continuous" for v in spec.variables) else "lagrangian"
         super().__init__(spec, seed=seed, graph=graph, **settings)
@@ -137,7 +139,7 @@ class CausalVAE(CausalModel):
     @property
     def mask(self) -> Tensor:
         """What the mask layer sees of the graph: A while it is being learned (Eq. 2), the bare edges once they are known."""
-        return self.support if self.settings.graph in ("independence", "given") else self.weights
+        return self.weights if self.settings.graph == "joint" else self.support
 
     def posterior(self, images: Tensor, labels: Tensor | None = None, seen: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """q(eps | x, u): mean and log-variance, each (B, n, k). `seen` (B, 1) says for which images the labels may be used."""
@@ -227,7 +229,7 @@ class CausalVAE(CausalModel):
         """The graph first, then everything together, then the noises for sampling.
 
         independence: a graph from the independence of the labels' noises (`intervae.discovery`), then fixed edges;
-        lagrangian: the paper's pre-training, l_u under the constraint H(A) = 0 by augmented Lagrangian, then A goes on with the rest;
+        lagrangian: the paper's pre-training, l_u under the constraint H(A) = 0 by augmented Lagrangian, then fixed edges too;
         joint: Eq. 14 alone, from A = 0; given: the edges are known.
         """
         settings = self.settings
@@ -241,15 +243,15 @@ class CausalVAE(CausalModel):
             keep_best=True,
         )
         first: list[Phase] = []
-        if settings.graph == "independence":
+        if settings.graph in ("independence", "lagrangian"):
             first = [Phase("graph", prepare=self.find_edges)]
-        elif settings.graph == "lagrangian":
-            first = [Phase("graph", prepare=self.pretrain_adjacency)]
         elif settings.graph == "given" and self.given_graph is None:
             raise UsageError("graph=given needs a graph: pass graph= (a CausalGraph), or --graph FILE on the command line.")
         return [*first, main, Phase("noise", prepare=self.collect_noise)]
 
     def check(self, data: Dataset) -> None:
+        if self.settings.graph == "independence":
+            require_continuous("graph=independence", self.spec.names, [v.kind for v in self.spec.variables])
         if self.settings.graph in ("independence", "lagrangian") and len(self.spec.variables) > 1 and len(data.train) < FEWEST_ROWS:
             raise DataError(
                 f"{len(data.train)} training samples are too few to learn a graph from their labels; give {FEWEST_ROWS} or more, "
@@ -265,29 +267,34 @@ class CausalVAE(CausalModel):
             self.adjacency.copy_(weights if slopes is None else slopes)
 
     def find_edges(self, data: Dataset, seed: int) -> None:
-        """Edges from the labels of the training split alone, see `intervae.discovery`; A starts at the linear fit to the parents."""
-        if len(self.spec.variables) == 1:
-            return self.fix_edges(CausalGraph.empty(self.spec.names))
-        found = self._discover(data, "independence", seed)
+        """Edges from the labels of the training split alone, see `intervae.discovery`.
+
+        independence: A starts at the linear fit to the parents. lagrangian: the paper's pre-training (sec. 6.2, App. C.3), l_u under
+        H(A) = 0 by augmented Lagrangian from A = 0; A starts where it ends.
+        """
+        method, names = self.settings.graph, self.spec.names
+        if len(names) == 1:
+            return self.fix_edges(CausalGraph.empty(names))
+        own = {"threshold": self.settings.edge_threshold} if method == "lagrangian" else {}
+        kinds = [v.kind for v in self.spec.variables]
+        found = discover(data.train.labels.cpu().numpy(), method, names=names, kinds=kinds, seed=seed, **own)
+        self.found_on_the_way = [{"adjacency": weights.tolist()} for weights in found.history]
+        slopes = self._linear_fit(found.graph, data) if method == "independence" else None
+        return self.fix_edges(found.graph, slopes)
+
+    def _linear_fit(self, graph: CausalGraph, data: Dataset) -> Tensor:
+        """(n, n) least-squares slopes of the normalised labels on their parents."""
         u = self.spec.normalise(data.train.labels).double().cpu()
-        slopes = torch.zeros(found.weights.shape)
-        for i, name in enumerate(found.names):
-            parents = [found.index(parent) for parent in found.parents(name)]
+        slopes = torch.zeros(graph.weights.shape)
+        for i, name in enumerate(graph.names):
+            parents = [graph.index(parent) for parent in graph.parents(name)]
             if parents:
                 slopes[parents, i] = torch.linalg.lstsq(u[:, parents], u[:, i : i + 1]).solution[:, 0].float()
-        return self.fix_edges(found, slopes)
+        return slopes
 
-    def pretrain_adjacency(self, data: Dataset, seed: int) -> None:
-        """The paper's pre-training (sec. 6.2, App. C.3): l_u on the labels under H(A) = 0 by augmented Lagrangian, from A = 0."""
-        if len(self.spec.variables) == 1:
-            return
-        found = torch.tensor(self._discover(data, "lagrangian", seed).weights)
-        with torch.no_grad():
-            self.adjacency.copy_(found)
-
-    def _discover(self, data: Dataset, method: str, seed: int) -> CausalGraph:
-        kinds = [v.kind for v in self.spec.variables]
-        return discover(data.train.labels.cpu().numpy(), method, names=self.spec.names, kinds=kinds, seed=seed).graph
+    def states_prepared(self) -> list[dict[str, Any]]:
+        found, self.found_on_the_way = self.found_on_the_way, []
+        return found
 
     @torch.no_grad()
     def collect_noise(self, data: Dataset, seed: int) -> None:
@@ -313,7 +320,7 @@ class CausalVAE(CausalModel):
         Its weights are the strengths that the discovery measured or the person gave; where A itself is the learned graph they are A above
         the threshold, and on a cycle the weakest edge goes.
         """
-        if self.settings.graph in ("independence", "given"):
+        if self.settings.graph != "joint":
             return CausalGraph(self.spec.names, (self.strength * self.support).double().cpu().numpy())
         return CausalGraph(self.spec.names, self.weights.detach().double().cpu().numpy()).threshold(self.settings.edge_threshold).to_acyclic()
 

@@ -201,6 +201,8 @@ class Trainer:
         if phase.prepare is not None:
             resumed = {k: v.clone() for k, v in self.model.state_dict().items()} if self.progress.epoch else None
             data = phase.prepare(self.data, self.seed) or self.data
+            for number_of_state, state in enumerate(self.model.states_prepared() if not phase.players else ()):
+                self.log.append({"phase": phase.name, "epoch": number_of_state, "seconds": round(self._elapsed(), 3), **state})
             if resumed is not None:
                 self.model.load_state_dict(resumed)
         if phase.players:
