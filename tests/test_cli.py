@@ -347,6 +347,24 @@ def test_a_value_outside_the_training_range_is_noted_and_json_stays_json(finishe
     assert json.loads(output.out)[1]["after"] == pytest.approx(1000)
 
 
+def test_a_binary_variable_of_words_is_set_by_its_word_or_its_code(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "mine", columns={"side": [("left", "right")[i % 2] for i in range(80)]})
+    succeeded(intervae("train", "causal-vae", "--data", folder, *SMALL, "--set", "graph=joint", "--no-pictures", "--out", tmp_path / "run"))
+    ask = ["intervene", tmp_path / "run", "--index", 2, "--out", tmp_path / "strip.svg", "--json", "--do"]
+    by_word, by_code, other = (succeeded(intervae(*ask, f"side={value}")).out for value in ("right", "1", "left"))
+    assert by_word == by_code != other
+    assert json.loads(by_word)[2]["after"] == pytest.approx(1, abs=1e-5)
+    assert "do(side = left)" in (tmp_path / "strip.svg").read_text()
+    refused(intervae(*ask, "side=up"), 1, "unknown category of 'side' in do() 'up'", "left, right")
+    assert intervae(*ask, "side=0.5").err == "note: side=0.5 is neither 0 nor 1 (left, right); the picture extrapolates.\n"
+    model: Any = package.load(tmp_path / "run")
+    images = package.load_data(folder).test.images[:3]
+    assert torch.equal(model.counterfactual(images, {"side": "right"}), model.counterfactual(images, {"side": 1}))
+    assert torch.equal(model.sample(3, {"side": "left"}, seed=0), model.sample(3, {"side": 0.0}, seed=0))
+    with pytest.raises(package.IntervaeError, match="unknown category of 'side'.* Known: left, right|known: left, right"):
+        model.sample(3, {"side": "up"})
+
+
 # ---- errors, in general ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("words", "said"),

@@ -340,7 +340,9 @@ def graph(
 @app.command()
 def intervene(
     run: Run,
-    do: Annotated[list[str], typer.Option("--do", help="name=value in the variable's own units; several are done at once.", show_default=False)],
+    do: Annotated[
+        list[str], typer.Option("--do", help="name=value in the variable's own units, or its category; several are done at once.", show_default=False)
+    ],
     path: Annotated[Path, typer.Option("--out", help="Picture to write: the original and the counterfactual.")] = Path("strip.png"),
     image: Annotated[Path | None, typer.Option(help="An image file; without it a test image of the run's data is used.", show_default=False)] = None,
     index: Annotated[int, typer.Option(min=0, help="Which test image.")] = 0,
@@ -355,7 +357,6 @@ def intervene(
     from intervae.models.causal import CausalModel
     from intervae.training import choose_device
 
-    wanted = parse_do(do)
     if image is not None:
         model = load(run, choose_device(device))
         channels, *size = model.spec.image_shape
@@ -365,14 +366,16 @@ def intervene(
         if index >= len(data.test):
             raise QueryError(f"--index {index}: the test split has {len(data.test)} images, numbered from 0.")
         picture = data.test.images[index : index + 1].numpy()
+    wanted = parse_do(do, model.spec.categories)
     after = model.counterfactual(picture, wanted)
-    ranges = {v.name: (v.low, v.high) for v in model.spec.variables}
+    done = []
     for name, value in wanted.items():
-        low, high = ranges.get(name, (value, value))
-        if not low <= value <= high:
-            text = f"note: {name}={value:g} is outside the training range {low:.4g} to {high:.4g}; the picture extrapolates."
+        variable = model.spec.variable(name) if name in model.spec.names else None
+        done.append(f"do({name} = {variable.show(value) if variable else f'{value:g}'})")
+        if variable and variable.doubt(value):
+            text = f"note: {name}={value:g} {variable.doubt(value)}; the picture extrapolates."
             err.print(text, style="yellow", markup=False, highlight=False)
-    figures.strip(path, picture[0], after.cpu(), [", ".join(f"do({n} = {v:g})" for n, v in wanted.items())])
+    figures.strip(path, picture[0], after.cpu(), [", ".join(done)])
     if isinstance(model, CausalModel):
         _show_change(model, picture, wanted, as_json)
     if not as_json:

@@ -192,6 +192,34 @@ def test_the_result_of_a_hard_intervention_can_be_written_to():
     assert spread.tolist() == [9.0, 1.0, 1.0]
 
 
+# ---- words ----------------------------------------------------------------------------------------------------------
+WORDS = {"b": ("Left", "right"), "e": ("1", "2"), "a": ()}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "code"),
+    [("b", "Left", 0), ("b", " right ", 1), ("b", "RIGHT", 1), ("b", "1", 1), ("b", "0.5", 0.5), ("e", "1", 0), ("e", "2", 1)],
+)
+def test_a_category_stands_for_its_code_and_a_number_for_itself(name, text, code):
+    assert interventions({name: text}, GRAPH.names, WORDS)[name](np.zeros(3)).tolist() == [code] * 3
+    assert parse_do([f"{name}={text}"], WORDS) == {name: code}
+
+
+def test_letters_that_differ_in_case_only_must_be_written_exactly():
+    cases = {"b": ("m", "M")}
+    assert parse_do(["b=M"], cases) == {"b": 1}
+    assert parse_do(["b=m"], cases) == {"b": 0}
+
+
+def test_a_word_that_is_no_category_is_told_them():
+    for ask in (lambda: interventions({"b": "rigth"}, GRAPH.names, WORDS), lambda: parse_do(["b=rigth"], WORDS)):
+        with pytest.raises(QueryError, match=r"unknown category of 'b' in do\(\) 'rigth'; did you mean 'right'\? Known: Left, right"):
+            ask()
+    for ask in (lambda: interventions({"a": "much"}, GRAPH.names, WORDS), lambda: parse_do(["a=much"], WORDS)):
+        with pytest.raises(QueryError, match="'much'.* is not a number"):
+            ask()
+
+
 # ---- the command line's form ----------------------------------------------------------------------------------------
 def test_parse_do():
     assert parse_do(["light=40", " pendulum = -1e1 "]) == {"light": 40.0, "pendulum": -10.0}

@@ -1,7 +1,7 @@
 """Interventions over a graph: what do() means, checked once, and how its effect travels to the descendants.
 
 `{"light": 40.0}` sets a variable (hard), an array sets it per sample, a callable changes it (soft):
-`{"light": lambda v: v + 5}`. Several at once are applied together; their order in the dict does not matter.
+`{"light": lambda v: v + 5}`; `{"side": "right"}` names a category. Several at once are applied together; their order in the dict does not matter.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ import torch
 
 from intervae.errors import QueryError, unknown
 
-Do = Mapping[str, Any]  # name -> number, array of one number per sample, or callable
+Do = Mapping[str, Any]  # name -> number, array of one number per sample, category, or callable
+Categories = Mapping[str, Sequence[str]]  # name -> the words that its codes 0, 1, ... stand for; empty where there are none
 Change = Callable[[Any], Any]  # current value of the variable, shape (N,), to its new value, shape (N,)
 
 
-def interventions(do: Do | None, names: Sequence[str]) -> dict[str, Change]:
+def interventions(do: Do | None, names: Sequence[str], categories: Categories | None = None) -> dict[str, Change]:
     """Check `do` against the known variable names and turn every entry into a function of the current value.
+
+    A text is one of the variable's `categories` and stands for its code.
 
     Works on numpy arrays and on tensors alike: the returned functions keep the type, device and (floating) dtype they are given.
     """
@@ -28,8 +31,30 @@ def interventions(do: Do | None, names: Sequence[str]) -> dict[str, Change]:
     for name, value in (do or {}).items():
         if name not in names:
             raise unknown("variable in do()", name, names, QueryError)
+        if isinstance(value, str):
+            value = _code(name, value, (categories or {}).get(name, ()))
         changes[name] = _soft(name, value) if callable(value) else _hard(name, value)
     return changes
+
+
+def _code(name: str, text: str, categories: Sequence[str]) -> float | str:
+    """The code of a category; the text itself where it is a number, or where the variable has no categories."""
+    word = text.strip()
+    same = [code for code, category in enumerate(categories) if category == word]
+    alike = same or [code for code, category in enumerate(categories) if category.casefold() == word.casefold()]
+    if len(alike) == 1:
+        return float(alike[0])
+    if categories and not _is_number(word):
+        raise unknown(f"category of {name!r} in do()", word, categories, QueryError)
+    return text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _hard(name: str, value: Any) -> Change:
@@ -115,15 +140,15 @@ def propagate(
     return after
 
 
-def parse_do(texts: Iterable[str]) -> dict[str, float]:
-    """`["light=40", "pendulum=-10"]`, as the command line gives them, to a do() dict."""
+def parse_do(texts: Iterable[str], categories: Categories | None = None) -> dict[str, float]:
+    """`["light=40", "side=right"]`, as the command line gives them, to a do() dict of numbers; a category becomes its code."""
     do: dict[str, float] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise QueryError(f"--do {text!r} is not of the form name=value, such as --do light=40.")
         try:
-            number = float(value)
+            number = float(_code(name.strip(), value, (categories or {}).get(name.strip(), ())))
         except ValueError:
             raise QueryError(f"--do {text!r}: {value!r} is not a number.") from None
         if not math.isfinite(number):

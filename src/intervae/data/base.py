@@ -60,6 +60,17 @@ class Variable:
             return values * self.std + self.mean
         return (values + 1.0) / 2.0 if self.kind == "binary" else values
 
+    def show(self, value: float) -> str:
+        """A value as a person writes it: the category that a code stands for, or the number."""
+        return self.categories[int(value)] if value in range(len(self.categories)) else f"{value:g}"
+
+    def doubt(self, value: float) -> str:
+        """Why a value is none that the model can have learned; empty where there is no doubt."""
+        if self.kind == "binary":
+            words = f" ({', '.join(self.categories)})" if self.categories else ""
+            return "" if value in (0, 1) else f"is neither 0 nor 1{words}"
+        return "" if self.low <= value <= self.high else f"is outside the training range {self.low:.4g} to {self.high:.4g}"
+
     @classmethod
     def from_json(cls, parsed: dict) -> Variable:
         return cls(**{**parsed, "categories": tuple(parsed.get("categories", ()))})
@@ -77,6 +88,11 @@ class Spec:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(v.name for v in self.variables)
+
+    @property
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        """Name -> the words that a variable's codes stand for."""
+        return {v.name: v.categories for v in self.variables}
 
     def variable(self, name: str) -> Variable:
         for candidate in self.variables:
