@@ -124,19 +124,22 @@ class Split:
     """Samples that belong together: images, labels, and any further field with one row per sample.
 
     Arguments:
-        images: (N, C, H, W) or (N, T, C, H, W) uint8.
+        images: (N, C, H, W) or (N, T, C, H, W) uint8; may be missing where other fields stand for them, such as cached codes.
         labels: (N, n) floats in the variables' own units; (N, 0) when there are none.
-        fields: more tensors with N rows, such as `exogenous` (a simulator's true noises) or `action`.
+        fields: more tensors with N rows: `exogenous` (a simulator's true noises), `after` and `action` of a transition, `codes`, ...
 
-    A kind of data that is gathered in another way (pairs of rows of one pool of images, say) overrides `batch`.
+    Data that are gathered in another way (pairs of rows of one pool of images, say) override `__len__`, `__getitem__`, `to` and `batch`.
     """
 
-    def __init__(self, images: Tensor, labels: Tensor | None = None, **fields: Tensor) -> None:
-        labels = torch.zeros(len(images), 0) if labels is None else labels
-        self.fields: dict[str, Tensor] = {"images": images, "labels": labels, **fields}
+    def __init__(self, images: Tensor | None = None, labels: Tensor | None = None, **fields: Tensor) -> None:
+        given = {name: tensor for name, tensor in {"images": images, "labels": labels, **fields}.items() if tensor is not None}
+        if not given:
+            raise DataError("a split needs images or another field with one row per sample.")
+        rows = len(next(iter(given.values())))
+        self.fields: dict[str, Tensor] = {**given, "labels": given.get("labels", torch.zeros(rows, 0))}
         for name, tensor in self.fields.items():
-            if len(tensor) != len(images):
-                raise DataError(f"field {name!r} has {len(tensor)} rows, but there are {len(images)} images.")
+            if len(tensor) != rows:
+                raise DataError(f"field {name!r} has {len(tensor)} rows, but there are {rows} {next(iter(given))}.")
 
     @property
     def images(self) -> Tensor:
@@ -148,10 +151,10 @@ class Split:
 
     @property
     def device(self) -> torch.device:
-        return self.images.device
+        return self.labels.device
 
     def __len__(self) -> int:
-        return len(self.images)
+        return len(self.labels)
 
     def __getitem__(self, rows: Any) -> Split:
         """The chosen rows (a slice, a list, a tensor) as a Split."""
@@ -161,10 +164,9 @@ class Split:
         return type(self)(**{name: tensor.to(device) for name, tensor in self.fields.items()})
 
     def batch(self, rows: Tensor) -> Batch:
-        """The rows as a batch: everything stays on the device, images become floats in [0, 1]."""
+        """The rows as a batch: everything stays on the device, pictures (uint8 of four axes or more) become floats in [0, 1]."""
         batch = {name: tensor.index_select(0, rows) for name, tensor in self.fields.items()}
-        batch["images"] = batch["images"].float().div_(255)
-        return batch
+        return {name: t.float().div_(255) if t.dtype == torch.uint8 and t.ndim >= 4 else t for name, t in batch.items()}
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from intervae.data.base import Batch, Dataset
 Terms = dict[str, Tensor]  # named 0-dim tensors; the entry "loss" is what is minimised
 Loss = Callable[[Batch, torch.Generator | None], Terms]
 Optimiser = Literal["adam", "adamw", "adagrad", "rmsprop", "sgd"]
-Schedule = Literal["constant", "cosine"]
+Schedule = Literal["constant", "cosine", "exponential"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,9 @@ class Player:
     name: str = "model"
     optimiser: Optimiser = "adam"
     learning_rate: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)  # of adam and adamw
+    weight_decay: float = 0.0
+    clip: float | None = None  # largest norm of the gradient
     steps: int = 1  # of this player per batch
 
 
@@ -45,9 +48,12 @@ class Phase:
 
     Arguments:
         epochs: passes over the training split.
-        schedule: of every player's learning rate over the phase: `cosine` falls to nearly zero after a short warm-up.
+        schedule: of every player's learning rate over the phase: `cosine` falls to nearly zero after a short warm-up, `exponential` is
+            multiplied by `decay` after every epoch.
         prepare: called with (data, seed) before the first step, and again when a run resumes inside the phase; what it returns, if
             anything, is the data of this phase. It must be deterministic and read no parameter that the phase itself trains.
+        after_step: called after the players' steps on a batch, to change buffers without gradients (moving averages, codebooks); tensor
+            operations only, as it is captured with the step.
         after_epoch: called with the epoch's mean terms; may change buffers (dual updates); returning True ends the phase.
         patience: stop after so many epochs without a better validation loss; None goes on to the end.
         keep_best: end the phase with the weights of the best validation loss.
@@ -58,7 +64,9 @@ class Phase:
     epochs: int = 0
     batch_size: int | None = None
     schedule: Schedule = "constant"
+    decay: float = 1.0
     prepare: Callable[[Dataset, int], Dataset | None] | None = None
+    after_step: Callable[[], None] | None = None
     after_epoch: Callable[[Mapping[str, float]], bool | None] | None = None
     patience: int | None = None
     keep_best: bool = False

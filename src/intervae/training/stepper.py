@@ -16,10 +16,10 @@ WARM_UP = 0.02  # share of a cosine schedule spent rising to the full rate
 FLOOR = 0.01  # what a cosine schedule falls to
 
 
-def rate_factor(schedule: Schedule, step: int, steps: int) -> float:
+def rate_factor(schedule: Schedule, step: int, steps: int, decay: float = 1.0, epoch: int = 0) -> float:
     """Learning rate at a step, relative to the player's own."""
-    if schedule == "constant":
-        return 1.0
+    if schedule != "cosine":
+        return decay**epoch if schedule == "exponential" else 1.0
     done = (step + 1) / steps
     return min(1.0, done / WARM_UP) * (FLOOR + (1 - FLOOR) * 0.5 * (1 + math.cos(math.pi * done)))
 
@@ -31,12 +31,13 @@ def make_optimiser(model: Model, player: Player, on_gpu: bool) -> torch.optim.Op
     if player.optimiser in ("adam", "adamw"):
         kind = torch.optim.Adam if player.optimiser == "adam" else torch.optim.AdamW
         rate = torch.tensor(player.learning_rate, device=moving[0].device) if on_gpu else player.learning_rate
-        return kind(moving, lr=rate, fused=True, capturable=on_gpu)
+        return kind(moving, lr=rate, betas=player.betas, weight_decay=player.weight_decay, fused=True, capturable=on_gpu)
+    common = {"lr": player.learning_rate, "weight_decay": player.weight_decay}
     if player.optimiser == "adagrad":
-        return torch.optim.Adagrad(moving, lr=player.learning_rate)
+        return torch.optim.Adagrad(moving, **common)
     if player.optimiser == "rmsprop":
-        return torch.optim.RMSprop(moving, lr=player.learning_rate, capturable=on_gpu)
-    return torch.optim.SGD(moving, lr=player.learning_rate)
+        return torch.optim.RMSprop(moving, **common, capturable=on_gpu)
+    return torch.optim.SGD(moving, **common)
 
 
 class Stepper:
@@ -71,9 +72,14 @@ class Stepper:
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
                     found = player.loss(batch, self.generator)
                 found["loss"].backward()
+                if player.clip is not None:
+                    torch.nn.utils.clip_grad_norm_(optimiser.param_groups[0]["params"], player.clip)
                 optimiser.step()
             prefix = f"{player.name}." if len(self.phase.players) > 1 else ""
             terms |= {prefix + name: value.detach() for name, value in found.items()}
+        if self.phase.after_step is not None:
+            with torch.no_grad():
+                self.phase.after_step()
         self.names = list(terms)
         return torch.stack([value.float() for value in terms.values()])
 
@@ -106,7 +112,7 @@ class Stepper:
         batch_size = len(self.rows)
         for i in range(self.steps_per_epoch):
             step = epoch * self.steps_per_epoch + i
-            self._set_rates(rate_factor(self.phase.schedule, step, epochs * self.steps_per_epoch))
+            self._set_rates(rate_factor(self.phase.schedule, step, epochs * self.steps_per_epoch, self.phase.decay, epoch))
             self.rows.copy_(order[i * batch_size : (i + 1) * batch_size])
             self.step_number.fill_(step)
             if self.graph is not None:
