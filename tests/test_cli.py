@@ -149,6 +149,11 @@ def test_no_words_at_all_show_the_help_and_count_as_wrong_usage() -> None:
     assert shown.err == ""
 
 
+def test_version() -> None:
+    assert succeeded(intervae("--version")).out == f"intervae {package.__version__}\n" == "intervae 0.1.0\n"
+    assert "--version" in intervae("--help").out
+
+
 # ---- lists ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("command", "hoped"),

@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from intervae import __version__
 from intervae.errors import IntervaeError, QueryError, RunError, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -38,8 +39,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program."
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"intervae {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def common(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; stands anywhere in the line.")] = False) -> None:
+def common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; stands anywhere in the line.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)] = False,
+) -> None:
     """Learn causal variables from images and video, and ask what if."""  # `main` has read --debug before: here it is for --help
 
 
