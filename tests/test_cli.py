@@ -197,6 +197,12 @@ def test_a_setting_reaches_the_model_or_the_training_whichever_has_it(tmp_path: 
     assert not (tmp_path / "run" / "tensorboard").exists()
 
 
+def test_epochs_are_said_once(tmp_path: Path) -> None:
+    words = ["train", "causal-vae", *PENDULUM, *SMALL, "--out", tmp_path / "run"]
+    refused(intervae(*words, "--set", "epochs=7"), 2, "--epochs 1 and --set epochs=7", "give one of them")
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(finished: Path, tmp_path: Path) -> None:
     same, other = train_tiny(tmp_path / "same"), train_tiny(tmp_path / "other", "--seed", 1)
     weights = [(run / "model.safetensors").read_bytes() for run in (finished, same, other)]

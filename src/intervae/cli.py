@@ -184,6 +184,8 @@ def train(
         raise unknown("model", model, MODELS)
     given = parse_settings(settings or [])
     if epochs is not None:
+        if "epochs" in given:
+            raise UsageError(f"--epochs {epochs} and --set epochs={given['epochs']} say the same thing twice; give one of them.")
         given["epochs"] = str(epochs)
     of_model, of_training = split_settings(given, MODELS[model].Settings, Options)
     dataset = _load_data(data, size, variables, kind, group, data_option)
