@@ -336,6 +336,17 @@ def test_intervene_tells_every_variable_before_and_after_as_the_model_does(finis
     assert size_of(tmp_path / "strip.png")[0] > 100
 
 
+def test_intervene_draws_strip_png_for_people_and_nothing_unasked_for_programs(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ask = ["intervene", finished, "--do", "light=100"]
+    assert len(json.loads(succeeded(intervae(*ask, "--json")).out)) == 4
+    assert not contents(tmp_path)
+    assert "wrote strip.png\n" in succeeded(intervae(*ask)).out
+    assert set(contents(tmp_path)) == {"strip.png"}
+
+
 def test_an_image_from_a_file_gives_what_the_same_image_of_the_data_gives(finished: Path, tmp_path: Path) -> None:
     image = Pendulum().dataset(size=16, samples=96).test.images[5]
     Image.fromarray(image.permute(1, 2, 0).numpy()).save(tmp_path / "5.png")

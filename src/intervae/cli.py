@@ -355,14 +355,15 @@ def intervene(
     do: Annotated[
         list[str], typer.Option("--do", help="name=value in the variable's own units, or its category; several are done at once.", show_default=False)
     ],
-    path: Annotated[Path, typer.Option("--out", help="Picture to write: the original and the counterfactual.")] = Path("strip.png"),
+    path: Annotated[
+        Path | None, typer.Option("--out", help="Picture to write: the original and the counterfactual.", show_default="strip.png; none with --json")
+    ] = None,
     image: Annotated[Path | None, typer.Option(help="An image file; without it a test image of the run's data is used.", show_default=False)] = None,
     index: Annotated[int, typer.Option(min=0, help="Which test image.")] = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Show what a picture would have been: abduction, action, prediction."""
-    from intervae import figures
     from intervae.causal.do import parse_do
     from intervae.data.images import read_images
     from intervae.models import load
@@ -387,7 +388,11 @@ def intervene(
         if variable and variable.doubt(value):
             text = f"note: {name}={value:g} {variable.doubt(value)}; the picture extrapolates."
             err.print(text, style="yellow", markup=False, highlight=False)
-    figures.strip(path, picture[0], after.cpu(), [", ".join(done)])
+    path = path or (None if as_json else Path("strip.png"))
+    if path is not None:
+        from intervae import figures
+
+        figures.strip(path, picture[0], after.cpu(), [", ".join(done)])
     if isinstance(model, CausalModel):
         _show_change(model, picture, wanted, as_json)
     if not as_json:
