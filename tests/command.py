@@ -49,7 +49,8 @@ def intervae(*words: object, stdout: TextIO | None = None) -> Output:
 
 def program(*words: object, **options: object) -> Output:
     """Run the installed program."""
-    done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=300, env=ENVIRONMENT, **options)  # type: ignore[call-overload]
+    given = {"timeout": 300, **options}
+    done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, env=ENVIRONMENT, **given)  # type: ignore[call-overload]
     return Output(done.returncode, done.stdout, done.stderr)
 
 

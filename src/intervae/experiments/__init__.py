@@ -6,9 +6,9 @@ from typing import Any
 
 from intervae.experiments.base import Discover, Experiment, Job, Train, find, write_table
 from intervae.experiments.base import reproduce as run_experiment
-from intervae.experiments.causalvae import FLOW, GRAPH, PENDULUM
+from intervae.experiments.causalvae import DEMO, FLOW, GRAPH, PENDULUM
 
-EXPERIMENTS: tuple[Experiment, ...] = (PENDULUM, FLOW, GRAPH)
+EXPERIMENTS: tuple[Experiment, ...] = (DEMO, PENDULUM, FLOW, GRAPH)
 
 
 def reproduce(name: str, **options: Any) -> dict[str, Any]:
