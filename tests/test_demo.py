@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from command import program
 
 MAKEFILE = Path(__file__).parents[1] / "Makefile"
