@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import xml.etree.ElementTree as ET
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,11 @@ from PIL import Image
 
 import intervae as package
 from command import ENVIRONMENT, PENDULUM, PROGRAM, SMALL, Output, contents, intervae, make_folder, program, refused, succeeded, train_tiny
-from intervae import cli, evaluation
+from intervae import cli, evaluation, listing
 from intervae.causal import CausalGraph
 from intervae.data.simulators import Pendulum
 from intervae.metrics.base import Measurement
+from intervae.settings import build_settings
 
 COMMANDS = ("models", "datasets", "metrics", "experiments", "train", "evaluate", "graph", "intervene", "reproduce")
 EDGES = {("pendulum", "shadow_length"), ("pendulum", "shadow_position"), ("light", "shadow_length"), ("light", "shadow_position")}
@@ -136,7 +138,16 @@ def test_every_command_has_help_that_names_each_of_its_options(command: str) -> 
     function: Any = getattr(cli, command)
     assert f"Usage: intervae {command}" in shown.out
     assert function.__doc__.split()[0] in shown.out
-    named = {"folder": "--out", "path": "--out", "settings": "--set", "as_json": "--json", "run": "run", "model": "model", "experiment": "experiment"}
+    named = {
+        "folder": "--out",
+        "path": "--out",
+        "settings": "--set",
+        "as_json": "--json",
+        "run": "run",
+        "model": "model",
+        "name": "name",
+        "experiment": "experiment",
+    }
     for parameter in function.__annotations__:
         if parameter != "return":
             assert named.get(parameter, "--" + parameter.replace("_", "-")).lower() in shown.out.lower()
@@ -178,6 +189,31 @@ def test_models_say_what_they_answer() -> None:
     rows = {row["name"]: row["answers"] for row in json.loads(intervae("models", "--json").out)}
     assert {"encode", "decode", "sample", "graph", "counterfactual"} <= set(rows["causal-vae"])
     assert not {"act", "attribute", "extrapolate"} & set(rows["causal-vae"])  # it knows neither actions nor time
+
+
+@pytest.mark.parametrize("name", list(package.MODELS))
+def test_every_setting_of_a_model_has_a_type_a_default_and_a_meaning(name: str) -> None:
+    rows = json.loads(succeeded(intervae("models", name, "--json")).out)
+    listed = next(row for row in json.loads(intervae("models", "--json").out) if row["name"] == name)["settings"]
+    cls: Any = package.MODELS[name].Settings
+    assert [row["name"] for row in rows] == [field.name for field in fields(cls)] == list(listed)
+    assert {row["name"]: row["default"] for row in rows} == listed
+    people = succeeded(intervae("models", name)).out
+    for row in rows:
+        assert row["type"]
+        assert len(row["meaning"].split()) > 1, row["name"]
+        assert row["name"] in people
+    as_set = {field.name: listing.as_text(field.default) for field in fields(cls)}
+    assert build_settings(cls, as_set) == cls()  # what is shown can be given to --set
+
+
+def test_the_settings_that_are_shown() -> None:
+    shown = {row["name"]: row for row in listing.settings("causal-vae")}
+    assert shown["patience"]["type"] == "int or none"
+    assert shown["decoder"]["type"] == "joint or per-concept"
+    assert shown["dims"] == {"name": "dims", "type": "int", "default": 4, "meaning": "dims per concept [k]"}
+    assert [listing.as_text(value) for value in (None, True, (32, 64), 0.03, "conv")] == ["none", "true", "32,64", "0.03", "conv"]
+    refused(intervae("models", "causal-vea"), 2, "unknown model 'causal-vea'; did you mean 'causal-vae'")
 
 
 # ---- train ----------------------------------------------------------------------------------------------------------
@@ -383,7 +419,7 @@ def test_a_binary_variable_of_words_is_set_by_its_word_or_its_code(tmp_path: Pat
     images = package.load_data(folder).test.images[:3]
     assert torch.equal(model.counterfactual(images, {"side": "right"}), model.counterfactual(images, {"side": 1}))
     assert torch.equal(model.sample(3, {"side": "left"}, seed=0), model.sample(3, {"side": 0.0}, seed=0))
-    with pytest.raises(package.IntervaeError, match="unknown category of 'side'.* Known: left, right|known: left, right"):
+    with pytest.raises(package.IntervaeError, match=r"unknown category of 'side' in do\(\) 'up'; known: left, right"):
         model.sample(3, {"side": "up"})
 
 
@@ -479,7 +515,7 @@ def test_a_terminal_that_knows_only_ascii_gets_what_it_can_show() -> None:
 def test_tables_for_people_show_every_number(capsys: pytest.CaptureFixture[str]) -> None:
     long = Measurement("r2_min", 0.5, 7, {"a variable with quite a long name indeed": 0.5, "b": 0.75})
     other = Measurement("counterfactual_pixel_mae", 0.01, 7, {"b": 0.0123})
-    cli._print_table([long, other])
+    listing.print_measurements([long, other])
     shown = re.sub(r"[│\s]+", " ", capsys.readouterr().out)
     assert "r2_min 0.5 7" in shown
     assert "b 0.75 0.0123" in shown

@@ -20,16 +20,16 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from intervae import __version__
+import intervae
+from intervae import listing
 from intervae.errors import IntervaeError, QueryError, RunError, UsageError, unknown
+from intervae.listing import out, print_rows, say
 
 if TYPE_CHECKING:
     from intervae.data.base import Dataset
-    from intervae.metrics.base import Measurement
     from intervae.models.base import Model
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
-out = Console(soft_wrap=True)
 err = Console(stderr=True, soft_wrap=True)
 INTERRUPTED = 130
 GRAPH_FORMATS = (".svg", ".png", ".dot", ".json")
@@ -41,7 +41,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"intervae {__version__}")
+        print(f"intervae {intervae.__version__}")
         raise typer.Exit
 
 
@@ -99,56 +99,39 @@ def _fail(sentence: str, code: int) -> int:
     return code
 
 
-def _say(text: str, style: str | None = None) -> None:
-    """Print words that may hold anything: names and paths with brackets are not markup."""
-    out.print(text, style=style, markup=False, highlight=False)
-
-
-def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
-    """One line each, or JSON."""
-    if as_json:
-        print(json.dumps(rows, indent=2))
-        return
-    grid = Table(box=None, show_header=False, pad_edge=False)
-    for row in rows:
-        grid.add_row(Text(row["name"], "bold"), Text(row["about"]))
-    out.print(grid)
-
-
 # ---- what there is --------------------------------------------------------------------------------------------------
 @app.command()
-def models(as_json: AsJson = False) -> None:
-    """List the models."""
-    from intervae.models import MODELS
-    from intervae.models.base import QUERIES, answers
-
-    _list([{"name": n, "about": m.title, "answers": [q for q in QUERIES if answers(m, q)]} for n, m in MODELS.items()], as_json)
+def models(
+    name: Annotated[str | None, typer.Argument(help="Show the settings of this model, for --set of `train`.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the models, or the settings of one."""
+    if name is None:
+        print_rows(listing.models(), ("name", "about"), as_json)
+    elif as_json:
+        print(json.dumps(listing.settings(name), indent=2))
+    else:
+        listing.print_settings(listing.settings(name))
 
 
 @app.command()
 def datasets(as_json: AsJson = False) -> None:
     """List the data sets that have a name."""
-    from intervae.data.registry import datasets as known
-
-    _list([{"name": e.name, "about": e.description, "needs": e.needs} for e in known()], as_json)
+    print_rows(listing.datasets(), ("name", "about"), as_json)
     if not as_json:
-        _say("\nOr a path: a folder with labels.csv, an .npz, an .h5.", "dim")
+        say("\nOr a path: a folder with labels.csv, an .npz, an .h5.", "dim")
 
 
 @app.command()
 def metrics(as_json: AsJson = False) -> None:
     """List the metrics of `evaluate`."""
-    from intervae.evaluation import METRICS
-
-    _list([{"name": name, "about": metric.about} for name, metric in METRICS.items()], as_json)
+    print_rows(listing.metrics(), ("name", "about"), as_json)
 
 
 @app.command()
 def experiments(as_json: AsJson = False) -> None:
     """List the experiments of `reproduce`."""
-    from intervae.experiments import EXPERIMENTS
-
-    _list([{"name": e.name, "about": f"{e.title} ({e.seeds} seeds)"} for e in EXPERIMENTS], as_json)
+    print_rows(listing.experiments(), ("name", "about"), as_json)
 
 
 # ---- train ----------------------------------------------------------------------------------------------------------
@@ -189,14 +172,14 @@ def train(
         given["epochs"] = str(epochs)
     of_model, of_training = split_settings(given, MODELS[model].Settings, Options)
     dataset = _load_data(data, size, variables, kind, group, data_option)
-    _show_data(dataset)
+    listing.print_data(dataset)
     run = folder or Path("runs") / f"{dataset.name}-{model}-{seed}"
     if graph is not None:
         of_model["graph"] = _given_graph(graph, dataset)
     net = create(model, dataset, seed=seed, **of_model)
-    _say(f"training {model} on {dataset.name}, seed {seed}, into {run}")
+    say(f"training {model} on {dataset.name}, seed {seed}, into {run}")
     result = fit(net, dataset, seed=seed, out=run, device=device, resume=resume, overwrite=overwrite, **of_training)
-    _say(f"trained in {result.seconds:.0f} s")
+    say(f"trained in {result.seconds:.0f} s")
     if pictures:
         _evaluate(net, dataset, run, None, False)
         _draw(net, dataset, run)
@@ -220,19 +203,6 @@ def _value(text: str) -> Any:
         with contextlib.suppress(ValueError):
             return kind(text)
     return {"true": True, "false": False}.get(text.lower(), text)
-
-
-def _show_data(data: Dataset) -> None:
-    _say(str(data))
-    grid = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("variable", "kind", "range"):
-        grid.add_column(column)
-    for v in data.variables:
-        values = ", ".join(v.categories) if v.categories else f"{v.low:.4g} to {v.high:.4g} {v.unit}".strip()
-        grid.add_row(Text(v.name), v.kind, Text(values))
-    out.print(grid)
-    for note in data.notes:
-        _say(f"note: {note}", "yellow")
 
 
 def _given_graph(graph: str, data: Dataset) -> Any:
@@ -288,32 +258,14 @@ def _evaluate(model: Model, data: Dataset, run: Path, metric: list[str] | None, 
     if as_json:
         print(json.dumps([m.to_json() for m in measurements], indent=2))
     else:
-        _print_table(measurements)
-
-
-def _print_table(measurements: list[Measurement]) -> None:
-    from intervae.evaluation import by_variable, headlines
-
-    _print_grid(["metric on the test split", "value", "images"], headlines(measurements))
-    header, rows = by_variable(measurements)
-    if rows:
-        _print_grid(header, rows)
-
-
-def _print_grid(header: list[str], rows: list[list[str]]) -> None:
-    grid = Table(header_style="bold")
-    for i, column in enumerate(header):
-        grid.add_column(column.removesuffix("_min"), justify="right" if i else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*map(Text, row))
-    out.print(grid)
+        listing.print_measurements(measurements)
 
 
 def _draw(model: Model, data: Dataset, run: Path) -> None:
     from intervae.report import write_figures
 
     for path in write_figures(model, data, run):
-        _say(f"wrote {path}")
+        say(f"wrote {path}")
 
 
 @app.command()
@@ -344,9 +296,9 @@ def graph(
     if as_json:
         print(json.dumps(found.to_json(), indent=2))
     elif path is not None:
-        _say(f"wrote {path}")
+        say(f"wrote {path}")
     else:
-        _say("\n".join(f"{cause} -> {effect}  {weight:.3f}" for cause, effect, weight in found.edges) or "no edges")
+        say("\n".join(f"{cause} -> {effect}  {weight:.3f}" for cause, effect, weight in found.edges) or "no edges")
 
 
 @app.command()
@@ -396,7 +348,7 @@ def intervene(
     if isinstance(model, CausalModel):
         _show_change(model, picture, wanted, as_json)
     if not as_json:
-        _say(f"wrote {path}")
+        say(f"wrote {path}")
 
 
 def _show_change(model: Any, picture: Any, do: dict[str, float], as_json: bool) -> None:
@@ -436,9 +388,9 @@ def reproduce(
     if table:
         write_table(find(experiment, EXPERIMENTS), results)
     else:
-        run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, tell=_say)
+        run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, tell=say)
     out.print(Markdown((results / f"{experiment}.md").read_text(encoding="utf-8")), width=max(out.width, 120))
-    _say(f"wrote {results / experiment}{'.md' if table else '.json and .md'}")
+    say(f"wrote {results / experiment}{'.md' if table else '.json and .md'}")
 
 
 if __name__ == "__main__":

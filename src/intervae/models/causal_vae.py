@@ -42,9 +42,9 @@ class CausalVAESettings:
     network: Network = "conv"
     channels: tuple[int, ...] = (32, 32, 64, 64)
     hidden: int = 256
-    decoder: Literal["joint", "per-concept"] = "joint"
+    decoder: Literal["joint", "per-concept"] = "joint"  # one network for all concepts, or one each whose outputs are averaged
     mechanism_input: Literal["vector", "sum"] = "vector"  # of g_i: the masked parents (paper) or their weighted sum (authors' code)
-    mechanism_hidden: int = 64
+    mechanism_hidden: int = 64  # width of the networks g_i
     encode_labels: bool = False  # whether the encoder may see u as well [h(x, u)]; labels are dropped half the time, so that queries work without
     likelihood: Likelihood = "bernoulli"
     scale: float = 0.1  # of a gaussian or laplace likelihood
@@ -52,9 +52,9 @@ class CausalVAESettings:
     prior_std: float = 0.03  # of the conditional prior [lambda_2]; the paper has 1, with which do() in label units misses
     noise_weight: float = 1.0  # of KL(q(eps) || N(0, I))
     prior_weight: float = 1.0  # of KL(q(z) || p(z | u))
-    acyclicity_weight: float = 1.0  # [alpha]
-    label_weight: float = 1.0  # [beta]
-    mechanism_weight: float = 1.0  # [gamma]
+    acyclicity_weight: float = 1.0  # of the acyclicity constraint [alpha]
+    label_weight: float = 1.0  # of the linear fit of the labels [beta]
+    mechanism_weight: float = 1.0  # of the fit of the mechanisms [gamma]
     mechanism_shapes_latents: bool = False  # whether l_m may move z too (paper), or only fits the mechanisms; see `mechanism_fit`
     influence_weight: float = 0.0  # of the influence of single concepts on the picture, for do() on pure effects; see `influence`
     influence_step: float = 0.3  # how far a concept is moved to measure it, in standard deviations of its label
