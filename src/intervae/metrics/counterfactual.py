@@ -64,7 +64,8 @@ def counterfactual_errors(
         nondescendant_movement: per intervention do(v), mean |read(picture)_w - read(image)_w| over the variables w that are neither v
             nor descend from it in the true graph, in standard deviations; 0 if only v and its effects moved.
 
-    Parameters of each hold what doing nothing scores; of the last two also what the true pictures score, the reader's own error.
+    Parameters hold what doing nothing scores (`doing_nothing`) and, of the last two, what the true pictures score, the reader's own error
+    (`true_picture`); the headline of each under "value".
     """
     factual = as_pictures(images)
     scores: dict[str, dict[str, float]] = {f"{who}_{what}": {} for what in _PICTURES for who in ("counterfactual", "identity")}
@@ -80,24 +81,20 @@ def counterfactual_errors(
     causes = [v.name for v in variables if simulator.graph.children(v.name)] or [v.name for v in variables]
     parameters: dict[str, Any] = {"seed": seed, "headline": "mean over do(" + "), do(".join(causes) + ")"}
 
+    def headline(metric: str) -> float:
+        return float(np.mean([scores[metric][c] for c in causes]))
+
     def result(metric: str, higher: bool, **more: Any) -> Measurement:
-        value = float(np.mean([scores[metric][c] for c in causes]))
-        return Measurement(metric, value, len(factual), scores[metric], None, {**parameters, **more}, higher)
+        return Measurement(metric, headline(metric), len(factual), scores[metric], None, {**parameters, **more}, higher)
 
     found = [result("counterfactual_pixel_mae", False), result("identity_pixel_mae", False)]
     for what in ("psnr", "ssim"):
-        found.append(result(f"counterfactual_{what}", True, doing_nothing=scores[f"identity_{what}"]))
+        nothing = {"value": headline(f"identity_{what}"), **scores[f"identity_{what}"]}
+        found.append(result(f"counterfactual_{what}", True, doing_nothing=nothing))
     return found + (readings.results(causes, parameters) if readings is not None else [])
 
 
 _PICTURES: dict[str, Callable[[Any, Any], np.ndarray]] = {"pixel_mae": pixel_mae, "psnr": psnr, "ssim": ssim}
-
-
-def counterfactual_pixel_mae(
-    query: Query, simulator: Simulator, images: np.ndarray, exogenous: np.ndarray, variables: Sequence[Variable], *, seed: int = 0
-) -> tuple[Measurement, Measurement]:
-    found = counterfactual_errors(query, simulator, images, exogenous, variables, seed=seed)
-    return found[0], found[1]
 
 
 class _Readings:
@@ -145,9 +142,9 @@ class _Readings:
         headline = [do for do in causes if do in moved["model"]]
         if not headline:
             return []
-        value = float(np.mean([moved["model"][do] for do in headline]))
-        more = {**parameters, "headline": "mean over do(" + "), do(".join(headline) + ")", "true_picture": moved["true_picture"]}
-        return [Measurement("nondescendant_movement", value, self.n, moved["model"], None, more, False)]
+        ours, floor = (float(np.mean([found[do] for do in headline])) for found in moved.values())
+        more = {"headline": "mean over do(" + "), do(".join(headline) + ")", "true_picture": {"value": floor, **moved["true_picture"]}}
+        return [Measurement("nondescendant_movement", ours, self.n, moved["model"], None, {**parameters, **more}, False)]
 
 
 def latent_movement(

@@ -1,0 +1,137 @@
+"""From a model and its data to the arrays and callables that metrics take: one function for each entry of METRICS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from intervae import metrics
+from intervae.evaluation.subject import Subject
+from intervae.metrics.base import Measurement
+from intervae.models.base import answers
+from intervae.models.causal import CausalModel
+
+Measure = Callable[[Subject], list[Measurement]]
+COUNTERFACTUAL_IMAGES = 512
+AXIOM_IMAGES = 128  # each is asked about some 30 times for every variable
+LIKELIHOOD_IMAGES, LIKELIHOOD_SAMPLES = 128, 64
+
+
+def r2(subject: Subject) -> list[Measurement]:
+    model, varying = subject.model, subject.varying
+    assert isinstance(model, CausalModel)
+    measured = model.measure(subject.data.test.images).cpu().numpy()
+    return [subject.named(metrics.r2(measured[:, varying], subject.labels[:, varying], subject.tables.names))]
+
+
+def reconstruction(subject: Subject) -> list[Measurement]:
+    images = subject.data.test.images
+    error = metrics.pixel_mae(*(pictures.reshape(-1, *pictures.shape[-3:]) for pictures in (subject.model.reconstruct(images), images)))
+    return [Measurement("reconstruction_pixel_mae", float(error.mean()), len(error), spread=float(error.std()), higher_is_better=False)]
+
+
+def information(key: str) -> Measure:
+    """MIC or TIC, of the mean over a variable's dims and of its best dim."""
+    return lambda subject: [m for name, m in subject.information.items() if name.startswith(key)]
+
+
+def counterfactual(subject: Subject) -> list[Measurement]:
+    """Against the simulator's truth; the variables re-measured by a reader trained on the simulator's pictures, whose quality comes last."""
+    model, data, part = subject.model, subject.data, subject.part(COUNTERFACTUAL_IMAGES)
+    assert data.simulator is not None
+    reader, quality = metrics.simulator_reader(data.simulator, data.spec.image_shape[-1])
+    images, exogenous = part.images.cpu().numpy(), part.fields["exogenous"].cpu().numpy()
+    found = metrics.counterfactual_errors(subject.counterfactual, data.simulator, images, exogenous, data.variables, reader=reader)
+    if isinstance(model, CausalModel):
+        latents = subject.latents[subject.rows(COUNTERFACTUAL_IMAGES)]
+
+        def intervene(before: np.ndarray, do: dict[str, Any]) -> np.ndarray:
+            return model.intervene(torch.as_tensor(before, device=model.device), do).cpu().numpy()
+
+        moved = metrics.latent_movement(intervene, latents, data.variables, model.graph)
+        found += [moved] if moved is not None else []
+    return found + quality
+
+
+def axioms(subject: Subject) -> list[Measurement]:
+    """Without truth; the predictor is trained on the validation split, which no model has learned from, and its quality comes last."""
+    data, part = subject.data, subject.part(AXIOM_IMAGES)
+    predictor = metrics.fit_reader(data.validation.images, data.validation.labels.cpu().numpy(), data.variables)
+    asked = subject.counterfactual, part.images.cpu().numpy()
+    labels, graph = part.labels.cpu().numpy(), data.graph if data.graph is not None else subject.model.graph
+    found = [
+        *metrics.composition(*asked, labels, data.variables),
+        *metrics.reversibility(*asked, labels, data.variables),
+        *metrics.effectiveness(*asked, data.variables, predictor),
+        *metrics.minimality(*asked, labels, data.variables, predictor, graph),
+    ]
+    whose = {"graph": "true" if data.graph is not None else "the model's"}
+    found = [replace(m, parameters={**m.parameters, **whose}) if m.metric.startswith("minimality") else m for m in found]
+    judged = subject.part(COUNTERFACTUAL_IMAGES)
+    return found + predictor.quality(judged.images, judged.labels.cpu().numpy(), name="predictor")
+
+
+def graph(subject: Subject) -> list[Measurement]:
+    true, found = subject.data.graph, subject.model.graph
+    assert true is not None
+    return metrics.graph_metrics(true, found).rows()
+
+
+def likelihood(subject: Subject) -> list[Measurement]:
+    model, part = subject.model, subject.part(LIKELIHOOD_IMAGES)
+    labels = part.labels if subject.data.variables else None
+    bounds = metrics.likelihood_bounds(model.log_weights, part.images, labels, samples=LIKELIHOOD_SAMPLES)
+    return bounds.measurements(reading=(type(model).log_weights.__doc__ or "").partition("\n")[0])
+
+
+def active_units(subject: Subject) -> list[Measurement]:
+    return [metrics.active_units(subject.latents, subject.model.latent_names)]
+
+
+def disentanglement(name: str, **settings: Any) -> Measure:
+    """A metric of codes and factors; a variable's code is the mean over its dims."""
+
+    def measure(subject: Subject) -> list[Measurement]:
+        table = subject.tables
+        matching = {"matching": "identity" if table.matching == "identity" else "hungarian"} if name == "mcc" else {}
+        result = getattr(metrics, name)(table.latents, table.labels, names=table.names, kinds=table.kinds, dims="mean", **settings, **matching)
+        return [subject.named(row) for row in result.rows() if not row.metric.endswith("_train")]
+
+    return measure
+
+
+# ---- when they apply -------------------------------------------------------------------------------------------------
+def with_labels(subject: Subject) -> bool:
+    return bool(subject.data.variables) and len(subject.labels) >= 4 and bool(subject.varying.any())
+
+
+def with_two_labels(subject: Subject) -> bool:
+    return with_labels(subject) and int(subject.varying.sum()) > 1
+
+
+def reads_labels(subject: Subject) -> bool:
+    return isinstance(subject.model, CausalModel) and subject.named_alike and bool(subject.varying.any())
+
+
+def answers_do(subject: Subject) -> bool:
+    return answers(type(subject.model), "counterfactual") and subject.named_alike
+
+
+def with_truth(subject: Subject) -> bool:
+    return answers_do(subject) and subject.data.simulator is not None and "exogenous" in subject.data.test.fields
+
+
+def with_graphs(subject: Subject) -> bool:
+    return answers(type(subject.model), "graph") and subject.data.graph is not None and subject.named_alike
+
+
+def with_some_graph(subject: Subject) -> bool:
+    return answers_do(subject) and (subject.data.graph is not None or answers(type(subject.model), "graph"))
+
+
+def with_weights(subject: Subject) -> bool:
+    return answers(type(subject.model), "log_weights")
