@@ -377,6 +377,7 @@ def reproduce(
     device: Device = "auto",
     runs: Annotated[Path, typer.Option(help="Where the runs go; what is finished there is not done again.")] = Path("runs"),
     results: Annotated[Path, typer.Option(help="Where NAME.json and NAME.md go.")] = Path("results"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a NAME.json that has more seeds.")] = False,
     table: Annotated[bool, typer.Option("--table", help="Run nothing: only write NAME.md again from NAME.json.")] = False,
 ) -> None:
     """Run an experiment and print its table beside the paper's numbers."""
@@ -388,7 +389,7 @@ def reproduce(
     if table:
         write_table(find(experiment, EXPERIMENTS), results)
     else:
-        run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, tell=say)
+        run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, overwrite=overwrite, tell=say)
     out.print(Markdown((results / f"{experiment}.md").read_text(encoding="utf-8")), width=max(out.width, 120))
     say(f"wrote {results / experiment}{'.md' if table else '.json and .md'}")
 

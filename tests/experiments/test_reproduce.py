@@ -195,7 +195,7 @@ def test_more_seeds_later_add_to_the_table(tmp_path: Path) -> None:
         ("score", "a", 4.0, 4.5),
         ("score", "a part", 8.0, None),
     ]
-    assert go(experiment, tmp_path, seeds=1)["rows"][0]["std"] == 0
+    assert go(experiment, tmp_path, seeds=1, overwrite=True)["rows"][0]["std"] == 0
     with pytest.raises(UsageError, match="--seeds 0: at least one seed"):
         go(experiment, tmp_path, seeds=0)
 
@@ -258,6 +258,23 @@ def test_reproduce_through_the_command_line(tmp_path: Path, monkeypatch: pytest.
     before = contents(tmp_path)
     refused(intervae(*words), 2, "holds the numbers of other settings")
     assert contents(tmp_path) == before
+
+
+def test_fewer_seeds_do_not_replace_more_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiments, "EXPERIMENTS", (scripted(1.0, 2.0, 3.0),))
+    words = ["reproduce", "scripted", "--device", "cpu", "--runs", tmp_path / "runs", "--results"]
+    succeeded(intervae(*words, tmp_path / "results"))
+    before = contents(tmp_path)
+    words[words.index(tmp_path / "runs")] = tmp_path / "fresh"
+    said = ("scripted.json has 3 seeds and would be replaced by 2", "another --results folder", "--overwrite")
+    refused(intervae(*words, tmp_path / "results", "--seeds", 2), 2, *said)
+    assert contents(tmp_path) == before  # nothing was run either
+    succeeded(intervae(*words, tmp_path / "other", "--seeds", 2))
+    succeeded(intervae(*words, tmp_path / "results", "--seeds", 2, "--overwrite"))
+    assert (tmp_path / "results" / "scripted.md").read_text().count("2 seeds, none dropped") == 1
+    succeeded(intervae(*words, tmp_path / "results", "--seeds", 3))
+    (tmp_path / "results" / "scripted.json").write_text("{")  # holds nothing that could be lost
+    succeeded(intervae(*words, tmp_path / "results", "--seeds", 1))
 
 
 def test_the_page_is_written_again_from_the_numbers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,7 @@ def reproduce(
     device: str = "auto",
     runs: str | Path = "runs",
     results: str | Path = "results",
+    overwrite: bool = False,
     command: str = "",
     tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
@@ -104,6 +105,7 @@ def reproduce(
 
     Arguments:
         seeds: 0 .. seeds - 1; the experiment's own number without it.
+        overwrite: also replace a NAME.json that has more seeds than these.
         tell: called with a line after each job and seed.
 
     Returns:
@@ -112,6 +114,12 @@ def reproduce(
     count = experiment.seeds if seeds is None else seeds
     if count < 1:
         raise UsageError(f"--seeds {count}: at least one seed is needed.")
+    before = 0 if overwrite else _seeds_in(Path(results) / f"{experiment.name}.json")
+    if before > count:
+        raise UsageError(
+            f"{Path(results) / experiment.name}.json has {before} seeds and would be replaced by {count}; choose another --results folder, or pass "
+            "--overwrite."
+        )
     where = str(choose_device(device))
     rows: list[dict[str, Any]] = []
     made: dict[str, list[str]] = {"revision": [], "hardware": []}  # of every number, those kept from earlier included
@@ -135,6 +143,16 @@ def reproduce(
     write_json(Path(results) / f"{experiment.name}.json", document)
     write_table(experiment, results)
     return document
+
+
+def _seeds_in(path: Path) -> int:
+    """How many seeds a results file has in its fullest row; 0 where there is no such file or it holds no results."""
+    try:
+        document = read_json(path, "the numbers of the experiment") if path.is_file() else {}
+    except RunError:
+        return 0
+    rows = document.get("rows", []) if isinstance(document, dict) else []
+    return max((len(row.get("per_seed", {})) for row in rows), default=0)
 
 
 def write_table(experiment: Experiment, results: str | Path = "results") -> None:
