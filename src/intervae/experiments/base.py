@@ -62,7 +62,7 @@ class Train(Job):
         numbers: Numbers = {"train_seconds": result.seconds}
         for m in measurements:
             numbers[m.metric] = m.value
-            numbers |= {f"{m.metric}|{name}": value for name, value in m.per_variable.items()}
+            numbers |= {f"{m.metric.removesuffix('_min')}|{name}": value for name, value in m.per_variable.items()}
         return numbers
 
 
@@ -186,7 +186,12 @@ def _once(job: Job, seed: int, device: str, folder: Path) -> dict[str, Any]:
 
 def _rows(job: Job, per_seed: dict[int, Numbers]) -> list[dict[str, Any]]:
     rows = []
-    for key in next(iter(per_seed.values())):
+    names = next(iter(per_seed.values())).keys()
+    for seed, numbers in per_seed.items():
+        if numbers.keys() != names:
+            odd = ", ".join(sorted(numbers.keys() ^ names))
+            raise RunError(f"{job.key}: seed {seed} was measured otherwise than the first ({odd}); remove the older of the two from --runs.")
+    for key in names:
         metric, _, part = key.partition("|")
         values = {str(seed): numbers[key] for seed, numbers in per_seed.items()}
         variant = " ".join(text for text in (job.variant, part) if text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intervae.experiments.base import Discover, Experiment, Train
 
-SHOWN = ("r2_min", "counterfactual_pixel_mae", "identity_pixel_mae", "reconstruction_pixel_mae", "shd", "train_seconds")
+SHOWN = ("r2_min", "r2", "counterfactual_pixel_mae", "identity_pixel_mae", "reconstruction_pixel_mae", "shd", "train_seconds")
 
 _NOTES = (
     "The graph is learned from the labels (independence of noises), nothing is given. Interventions at random values, against the "
