@@ -15,6 +15,7 @@ from intervae.models.base import Model, answers
 from intervae.models.causal import CausalModel
 
 SHOWN = 8  # images in a picture
+SHOWN_CLIPS = 4
 
 
 def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
@@ -22,7 +23,11 @@ def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
     out = folder / "figures"
     images = data.test.images[_spread(len(data.test), SHOWN)]
     written = [out / "reconstructions.png"]
-    figures.reconstructions(written[0], images, model.reconstruct(images).cpu(), columns=SHOWN)
+    made = model.reconstruct(images).cpu()
+    if data.spec.frames is None:
+        figures.reconstructions(written[0], images, made, columns=SHOWN)
+    else:
+        figures.reconstructions(written[0], frames_of(images), frames_of(made), columns=min(data.spec.frames, SHOWN))
     lines = read_lines(folder / "metrics.jsonl")
     epochs = [line for line in lines if "train" in line]
     if epochs:
@@ -36,7 +41,7 @@ def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
         if history:
             written.append(out / "adjacency.png")
             figures.adjacency_history(written[-1], history, model.latent_names, true_graph=data.graph)
-    if isinstance(model, CausalModel) and model.latent_names == data.names:
+    if isinstance(model, CausalModel) and model.latent_names == data.names and data.spec.frames is None:
         written += _label_figures(model, data, out)
     return written
 
@@ -70,6 +75,12 @@ def sweep_row(model: CausalModel, image: Any, variable: Variable, index: int) ->
     values = np.array([0.0, 1.0]) if variable.kind == "binary" else np.linspace(variable.low, variable.high, 7)
     pictures = torch.cat([model.counterfactual(image, {variable.name: float(v)}) for v in values]).cpu()
     return figures.SweepRow(variable.name, values.tolist(), pictures, variable.unit, float(model.measure(image)[0, index]))
+
+
+def frames_of(clips: torch.Tensor) -> torch.Tensor:
+    """The first clips (N, T, C, H, W) as pictures (n, C, H, W), clip after clip: at most SHOWN frames of each, from its first to its last."""
+    at = np.linspace(0, clips.shape[1] - 1, min(clips.shape[1], SHOWN)).round().astype(int)
+    return clips[:SHOWN_CLIPS, at].flatten(0, 1)
 
 
 def _spread(n: int, count: int) -> torch.Tensor:
