@@ -110,7 +110,7 @@ def test_wrong_names_are_refused_with_near_ones():
     table = {"age": ["1", "2", "3"], "sex": ["m", "f", "m"]}
     with pytest.raises(UsageError, match="unknown variable 'agee'; did you mean 'age'"):
         decide(table, variables=["agee"])
-    with pytest.raises(UsageError, match="unknown variable in kinds= 'sexe'; did you mean 'sex'"):
+    with pytest.raises(UsageError, match=r"unknown variable in kinds= \(--kind\) 'sexe'; did you mean 'sex'"):
         decide(table, kinds={"sexe": "binary"})
     with pytest.raises(UsageError, match="unknown kind for 'sex' 'categoric'; did you mean 'categorical'"):
         decide(table, kinds={"sex": "categoric"})

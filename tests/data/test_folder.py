@@ -286,7 +286,7 @@ def test_a_large_jpeg_keeps_its_detail_when_it_is_shrunk(folder):
 
 def test_different_sizes_name_two_files_and_say_what_to_do(folder):
     Image.fromarray(pixels_of(7, width=9)).save(folder / "7.png")
-    with pytest.raises(DataError, match=r"'0.png' is 6 x 4 but '7.png' is 9 x 4 \(width x height\); pass size= to resize them all"):
+    with pytest.raises(DataError, match=r"'0.png' is 6 x 4 but '7.png' is 9 x 4 \(width x height\); pass size= \(--size\) to resize them all"):
         load_data(folder)
     assert load_data(folder, size=5).spec.image_shape == (3, 5, 5)
 

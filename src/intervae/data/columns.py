@@ -86,7 +86,9 @@ def decide_columns(
         kind, decided = _decide(column, (kinds or {}).get(name))
         if kind is None:
             if variables is not None:
-                raise DataError(f'column {name!r} is {decided}; leave it out of variables=, or pass kinds={{"{name}": "categorical"}}.')
+                raise DataError(
+                    f'column {name!r} is {decided}; leave it out of variables= (--variables), or pass kinds={{"{name}": "categorical"}} (--kind).'
+                )
             notes.append(_note(name, f"left out, {decided}"))
             continue
         codes, categories = _encode(column, kind)
@@ -126,7 +128,7 @@ class _Column:
         missing = np.array([text.lower() in MISSING for text in self.texts], dtype=bool)
         if missing.any():
             raise DataError(
-                f"{self.place(missing)}: {self.name!r} has no value; fill it in, remove the row, or leave the column out with variables=[...]."
+                f"{self.place(missing)}: {self.name!r} has no value; fill it in, remove the row, or leave it out with variables= (--variables)."
             )
         infinite = np.abs(self.numbers) > LARGEST
         if infinite.any():
@@ -156,7 +158,8 @@ class _Column:
             text = ~self.is_number
             raise DataError(
                 f"{self.place(text)}: {self.name!r} is {self.text(text)!r}, which is not a number; "
-                f'correct it, pass kinds={{"{self.name}": "categorical"}} if it is meant as text, or leave the column out with variables=[...].'
+                f'correct it, pass kinds={{"{self.name}": "categorical"}} (--kind) if it is meant as text, or leave the column out with variables= '
+                "(--variables)."
             )
 
 
@@ -164,7 +167,9 @@ def _decide(column: _Column, asked: str | None) -> tuple[Kind | None, str]:
     """The kind and the reason; None for a column that is an id or free text."""
     if column.distinct < 2:
         value = column.texts[0] if len(column.texts) else "nothing"
-        raise DataError(f"column {column.name!r} is {value!r} in every row, so nothing can be learned of it; leave it out with variables=[...].")
+        raise DataError(
+            f"column {column.name!r} is {value!r} in every row, so nothing can be learned of it; leave it out with variables= (--variables)."
+        )
     if asked is not None:
         return asked, "given in kinds"  # type: ignore[return-value]
     rows = len(column.rows)
@@ -185,7 +190,8 @@ def _encode(column: _Column, kind: Kind) -> tuple[np.ndarray, tuple[str, ...]]:
         return column.numbers[column.rows], ()
     if kind == "binary" and column.distinct != 2:
         raise DataError(
-            f'column {column.name!r} has {column.distinct} different values, so it cannot be binary; pass kinds={{"{column.name}": "categorical"}}.'
+            f"column {column.name!r} has {column.distinct} different values, so it cannot be binary; pass "
+            f'kinds={{"{column.name}": "categorical"}} (--kind).'
         )
     if column.is_number.all():
         values, codes = np.unique(column.numbers, return_inverse=True)
@@ -214,7 +220,7 @@ def _check_kinds(kinds: Mapping[str, str] | None, known: Iterable[str]) -> None:
     names = list(known)
     for name, kind in (kinds or {}).items():
         if name not in names:
-            raise unknown("variable in kinds=", name, names)
+            raise unknown("variable in kinds= (--kind)", name, names)
         if kind not in KINDS:
             raise unknown(f"kind for {name!r}", kind, KINDS)
 

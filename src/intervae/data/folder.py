@@ -190,7 +190,7 @@ def restrict_graph(graph: CausalGraph, names: Sequence[str], where: str) -> Caus
     """The true graph over the chosen variables only, which must all be in it."""
     for name in names:
         if name not in graph.names:
-            raise DataError(f"{where} does not have the variable {name!r}; add it there, or choose others with variables=[...].")
+            raise DataError(f"{where} does not have the variable {name!r}; add it there, or choose others with variables= (--variables).")
     if not graph.is_acyclic:
         raise DataError(f"{where} has a cycle, so it cannot be the true causal graph; remove one of its edges.")
     return graph.subgraph(names)

@@ -62,12 +62,12 @@ def read_images(paths: Sequence[Path], names: Sequence[str], *, size: Size | Non
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         for i, (pixels, said) in enumerate(progress(pool.imap(decode, range(len(paths)), chunksize=8), len(paths), "reading images")):
             if i == 0:
-                check_memory(len(paths) * pixels.size, names[0], "pass a smaller size=")
+                check_memory(len(paths) * pixels.size, names[0], "pass a smaller size= (--size)")
                 images = np.empty((len(paths), *pixels.shape), np.uint8)
             if pixels.shape[1:] != images.shape[2:]:
                 raise DataError(
                     f"images differ in size: {names[0]!r} is {images.shape[3]} x {images.shape[2]} but {names[i]!r} is "
-                    f"{pixels.shape[2]} x {pixels.shape[1]} (width x height); pass size= to resize them all."
+                    f"{pixels.shape[2]} x {pixels.shape[1]} (width x height); pass size= (--size) to resize them all."
                 )
             if len(pixels) > images.shape[1]:  # colour after grey
                 images = np.repeat(images, 3, axis=1)

@@ -121,9 +121,9 @@ def _find(source: Any) -> tuple[Loader, dict[str, str]]:
         if path.suffix.lower() in (".npz", ".h5", ".hdf5") and path.is_file():
             return load_arrays, {"path": str(path)}
         if path.exists():
-            raise UsageError(f"{path} is neither a folder nor an .npz or .h5 file; load_data takes a registered name, {ACCEPTED}.")
+            raise UsageError(f"{path} is neither a folder nor an .npz or .h5 file; load_data (--data) takes a registered name, {ACCEPTED}.")
         text = str(unknown("data set", str(source), _entries)).removesuffix(".")
-        raise UsageError(f"{text}; there is no file or folder of that name either: load_data also takes {ACCEPTED}.")
+        raise UsageError(f"{text}; there is no file or folder of that name either: load_data (--data) also takes {ACCEPTED}.")
     if isinstance(source, Mapping) or not any(hasattr(source, method) for method in ("__getitem__", "__iter__")):
         raise UsageError(f"load_data cannot read a {type(source).__name__}; give a registered name, {ACCEPTED}.")
     return load_torch, {"object": type(source).__name__}
@@ -136,7 +136,8 @@ def _load_registered(entry: Entry, common: dict[str, Any], variables: Sequence[s
     defaults = {name: p.default for name, p in inspect.signature(load_data).parameters.items()}
     for name, value in common.items():
         if name not in taken and value != defaults[name]:
-            raise UsageError(f"{name}= does not apply to {entry.name!r}; it takes {', '.join(taken)}.")
+            option = {"size": "--size", "group": "--group", "kinds": "--kind"}.get(name, f"--data-option {name}=")
+            raise UsageError(f"{name}= ({option}) does not apply to {entry.name!r}; it takes {', '.join(taken)}.")
     given = {name: value for name, value in common.items() if name in taken and value is not None}
     dataset = loader(**given, **options)
     if not dataset.source:
