@@ -89,6 +89,16 @@ def test_the_python_of_the_docs(page: Path, tmp_path: Path, monkeypatch: pytest.
         assert output in shown
 
 
+def test_the_folder_of_the_docs_is_large_enough_to_train_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = run_python(ROOT / "docs" / "own-data.md", tmp_path, monkeypatch)
+    assert made["model"].settings.epochs == 1
+    assert made["pictures"].shape == (4, 1, 32, 32)
+    kept: Any = package.load(tmp_path / "runs" / "mine")
+    assert kept.latent_names == ("height", "brightness", "side")
+    shown = succeeded(intervae("intervene", tmp_path / "runs" / "mine", "--do", "side=right", "--out", tmp_path / "strip.png")).out
+    assert re.search(r"^side +[-\d.]+ +1$", shown, re.MULTILINE)
+
+
 # ---- commands -------------------------------------------------------------------------------------------------------
 def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In their order, in one folder; `reproduce` runs its own experiment on less data and one seed."""
