@@ -166,10 +166,10 @@ class Trainer:
 
     # ---- training ---------------------------------------------------------------------------------------------------
     def run(self, *, resume: bool, overwrite: bool) -> Result:
-        self.model.check(self.data)
         if not resume:  # before anything is written
             for phase in self.model.phases():
                 check_phase(phase, self.data if phase.prepare is None else None)
+        self.model.check(self.data)
         self.open_run(resume, overwrite)
         for folder in (self.out, self.out / "checkpoints") if self.out else ():
             for half_written in leftovers(folder):
