@@ -77,7 +77,11 @@ def test_the_installed_program_trains_is_interrupted_resumes_evaluates_draws_and
     first = json.loads((run / "evaluation.json").read_text())
     evaluated = succeeded(program("evaluate", "runs/tiny", "--json", cwd=tmp_path))
     assert json.loads(evaluated.out) == first  # on the same machine, to the last bit
-    assert [m["metric"] for m in first] == ["r2_min", "reconstruction_pixel_mae", "counterfactual_pixel_mae", "identity_pixel_mae", "shd"]
+    assert {"r2_min", "reconstruction_pixel_mae", "counterfactual_pixel_mae", "identity_pixel_mae", "shd", "mic", "tic"} <= {
+        m["metric"] for m in first
+    }
+    assert re.search(r"│ mic +│ +[\d.]+ │ +24 │ chance [\d.]+", trained.out)
+    assert re.search(r"│ tic +│ +[\d.]+ │ +24 │ chance [\d.]+", trained.out)
 
     drawn = succeeded(program("graph", "runs/tiny", "--out", "graph.svg", cwd=tmp_path))
     assert drawn.out == "wrote graph.svg\n"
@@ -281,18 +285,18 @@ def test_evaluate_agrees_with_python_and_keeps_what_was_measured_before(run: Pat
     model, data = package.load(run), Pendulum().dataset(size=16, samples=96)
     hoped = {m.metric: m for m in package.evaluate(model, data)}
     first = json.loads(succeeded(intervae("evaluate", run, "--metric", "shd", "--json")).out)
-    assert [m["metric"] for m in first] == ["shd"]
-    assert first[0]["value"] == 0
+    assert {m["metric"]: m["value"] for m in first} == {"shd": 0, "tpr": 1, "fpr": 0, "fdr": 0}
     second = succeeded(intervae("evaluate", run, "--metric", "r2", "--metric", "r2"))
     shown = re.sub(r"[│\s]+", " ", second.out)
     assert f" r2_min {hoped['r2_min'].value:.4g} 24 " in shown
-    for name, value in hoped["r2_min"].per_variable.items():
-        assert f" {name} {value:.4g} " in shown
+    assert " for each variable ┃ pendulum ┃ light ┃ shadow_length ┃ shadow_position " in re.sub(r"\s+", " ", second.out)
+    assert f" r2 {' '.join(f'{value:.4g}' for value in hoped['r2_min'].per_variable.values())} " in shown
     kept = json.loads((run / "evaluation.json").read_text())
-    assert [m["metric"] for m in kept] == ["shd", "r2_min"]
-    assert kept[1]["value"] == pytest.approx(hoped["r2_min"].value, rel=1e-5)
+    assert [m["metric"] for m in kept] == ["shd", "tpr", "fpr", "fdr", "r2_min"]
+    assert kept[-1]["value"] == pytest.approx(hoped["r2_min"].value, rel=1e-5)
     intervae("evaluate", run, "--metric", "shd")
-    assert [m["metric"] for m in json.loads((run / "evaluation.json").read_text())] == ["r2_min", "shd"]  # replaced, not added
+    again = json.loads((run / "evaluation.json").read_text())
+    assert [m["metric"] for m in again] == ["r2_min", "shd", "tpr", "fpr", "fdr"]  # replaced, not added
 
 
 def test_a_metric_that_does_not_apply_says_what_it_needs(tmp_path: Path) -> None:
@@ -301,7 +305,9 @@ def test_a_metric_that_does_not_apply_says_what_it_needs(tmp_path: Path) -> None
     refused(intervae("evaluate", tmp_path / "run", "--metric", "counterfactual"), 2, "'counterfactual' does not apply", "needs data with a simulator")
     refused(intervae("evaluate", tmp_path / "run", "--metric", "shd"), 2, "needs data with a known graph")
     refused(intervae("evaluate", tmp_path / "run", "--metric", "r3"), 2, "unknown metric 'r3'", "did you mean 'r2'")
-    assert [m["metric"] for m in json.loads(intervae("evaluate", tmp_path / "run", "--json").out)] == ["r2_min", "reconstruction_pixel_mae"]
+    measured = {m["metric"] for m in json.loads(intervae("evaluate", tmp_path / "run", "--json").out)}
+    assert {"r2_min", "reconstruction_pixel_mae", "mic", "tic", "log_likelihood"} <= measured
+    assert not {"shd", "tpr", "counterfactual_pixel_mae", "counterfactual_psnr"} & measured
 
 
 def test_r2_leaves_out_a_variable_that_is_constant_in_the_test_split(tmp_path: Path) -> None:
@@ -518,7 +524,8 @@ def test_tables_for_people_show_every_number(capsys: pytest.CaptureFixture[str])
     listing.print_measurements([long, other])
     shown = re.sub(r"[│\s]+", " ", capsys.readouterr().out)
     assert "r2_min 0.5 7" in shown
-    assert "b 0.75 0.0123" in shown
+    assert " r2 0.5 0.75 " in shown
+    assert " counterfactual_pixel_mae 0.0123 " in shown
 
 
 def test_measuring_or_showing_a_graph_without_drawing_it_does_not_wait_for_matplotlib(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -253,7 +253,8 @@ def _evaluate(model: Model, data: Dataset, run: Path, metric: list[str] | None, 
     from intervae.evaluation import evaluate as measure
     from intervae.evaluation import write_evaluation
 
-    measurements = measure(model, data, metric)
+    notes = err if as_json else out
+    measurements = measure(model, data, metric, tell=lambda text: notes.print(f"note: {text}", style="yellow", markup=False, highlight=False))
     write_evaluation(run, measurements)
     if as_json:
         print(json.dumps([m.to_json() for m in measurements], indent=2))

@@ -76,7 +76,10 @@ def datasets() -> list[Row]:
 def metrics() -> list[Row]:
     from intervae.evaluation import METRICS
 
-    return [{"name": name, "about": metric.about} for name, metric in METRICS.items()]
+    return [
+        {"name": name, "about": metric.about + " (only when named)" * metric.on_request, "needs": metric.needs, "on_request": metric.on_request}
+        for name, metric in METRICS.items()
+    ]
 
 
 def experiments() -> list[Row]:
@@ -149,18 +152,18 @@ def print_data(data: Dataset) -> None:
 
 def print_measurements(measurements: list[Measurement]) -> None:
     """The headline of every metric, then what there is for each variable."""
-    from intervae.evaluation import by_variable, headlines
+    from intervae.evaluation import headlines, variable_tables
 
-    _print(["metric on the test split", "value", "images"], headlines(measurements))
-    header, rows = by_variable(measurements)
-    if rows:
-        _print([column.removesuffix("_min") for column in header], rows)
+    _print(["metric on the test split", "value", "images", "beside it"], headlines(measurements), words=(0, 3))
+    for header, rows in variable_tables(measurements):
+        _print(header, rows)
 
 
-def _print(header: list[str], rows: list[list[str]]) -> None:
+def _print(header: list[str], rows: list[list[str]], words: tuple[int, ...] = (0,)) -> None:
+    """A table whose columns hold numbers, but for those that hold words."""
     grid = Table(header_style="bold")
     for i, column in enumerate(header):
-        grid.add_column(column, justify="right" if i else "left", overflow="fold")
+        grid.add_column(Text(column), justify="left" if i in words else "right", overflow="fold", no_wrap=i == 0)
     for row in rows:
         grid.add_row(*map(Text, row))
     out.print(grid)

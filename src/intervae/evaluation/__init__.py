@@ -10,11 +10,11 @@ from intervae.errors import DataError, UsageError, unknown
 from intervae.evaluation import measures
 from intervae.evaluation.measures import Measure
 from intervae.evaluation.subject import Subject
-from intervae.evaluation.tables import by_variable, headlines, same_data, variable_tables, write_evaluation
+from intervae.evaluation.tables import headlines, same_data, variable_tables, write_evaluation
 from intervae.metrics.base import Measurement
 from intervae.models.base import Model
 
-__all__ = ["METRICS", "Metric", "by_variable", "evaluate", "headlines", "same_data", "variable_tables", "write_evaluation"]
+__all__ = ["METRICS", "Metric", "evaluate", "headlines", "same_data", "variable_tables", "write_evaluation"]
 
 
 @dataclass(frozen=True)

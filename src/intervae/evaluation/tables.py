@@ -41,14 +41,6 @@ def beside(parameters: dict[str, Any]) -> str:
     return ", ".join(known)
 
 
-def by_variable(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the metrics that have a value for each variable: one column per metric, one row per variable."""
-    detailed = [m for m in measurements if m.per_variable]
-    variables = list(dict.fromkeys(name for m in detailed for name in m.per_variable))
-    rows = [[v, *(f"{m.per_variable[v]:.4g}" if v in m.per_variable else "" for m in detailed)] for v in variables]
-    return ["variable", *(m.metric for m in detailed)], rows
-
-
 def variable_tables(measurements: Sequence[Measurement]) -> list[tuple[list[str], list[list[str]]]]:
     """Tables of the metrics that have a value for each variable, as header and rows: one row per metric, at most COLUMNS variables each."""
     detailed = [m for m in measurements if m.per_variable]
