@@ -113,7 +113,7 @@ def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         succeeded(intervae(*smaller(words)))
     made = set(contents(tmp_path))
     hoped = {"graph.svg", "strip.png", "runs/pendulum/figures/interventions.png", "runs/mine/model.safetensors"}
-    assert hoped | {"results/causalvae-pendulum.json", "results/causalvae-pendulum.md"} <= made
+    assert hoped | {"my_results/causalvae-pendulum.json", "my_results/causalvae-pendulum.md"} <= made
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != README], ids=ids)
