@@ -92,6 +92,21 @@ def test_trap_a_factor_without_a_code_still_gives_a_beta_vae_score_of_one(beta, 
 
 
 @both_forms
+def test_trap_the_beta_vae_score_depends_on_the_scale_of_the_codes(beta, factor):
+    """The logistic regression is regularised, as in the reference: small codes would need large weights."""
+    assert beta(lambda factors: 0.01 * standard(factors)).value < 0.7
+    assert beta(lambda factors: 1000 * standard(factors)).value == 1
+
+
+def test_a_regression_that_does_not_converge_is_told():
+    codes = standard(FACTORS) * np.array([1e-40, 1.0, 1e20, 1e45])
+    result = beta_vae_score(codes, FACTORS, **QUICK)
+    assert result.parameters["converged"] is False
+    assert 0 <= result.value <= 1
+    assert "converged" not in by_rows(beta_vae_score, standard).parameters
+
+
+@both_forms
 def test_trap_codes_below_the_pruning_threshold_take_no_part(beta, factor):
     small = factor(lambda factors: 0.01 * standard(factors))
     assert small.value == 0

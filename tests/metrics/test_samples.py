@@ -91,8 +91,8 @@ def test_constant_codes_give_a_number_that_is_not_nan(metric):
     _, factors = table()
     value = float(metric(np.full((60, 3), 0.1), factors))
     assert 0 <= value < 0.75  # accuracies of guessing and areas of 0.5 are no higher
-    value = float(metric(np.full((60, 3), 0.1) + 1e-17 * factors, factors))
-    assert 0 <= value < 0.75
+    for rounding in (np.full((60, 3), 0.1) + 1e-17 * factors, 1e-60 * factors):
+        assert 0 <= float(metric(rounding, factors)) < 0.75
 
 
 @every_metric

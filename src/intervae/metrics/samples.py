@@ -12,7 +12,8 @@ from intervae.errors import DataError, UsageError, unknown
 
 SMALLEST_N = 4  # rows; fewer say nothing about dependence
 MOST_CLASSES = 64  # distinct whole numbers up to which a factor counts as discrete where its kind is not given
-LARGEST = 1e100  # squares and ranges of larger numbers overflow
+LARGEST = 1e50  # squares of larger numbers come near overflow, and solvers stop converging
+SMALLEST = 1e-50  # a column with a smaller range is constant
 ROUNDING = 1e-12  # a column that varies by a smaller share of its size is constant
 DIMS = ("mean", "best", "each")
 KINDS = ("discrete", "continuous")
@@ -132,7 +133,7 @@ def numbers(values: Any, name: str) -> np.ndarray:
 
 def _without_rounding(table: np.ndarray) -> np.ndarray:
     """A column (of the last axes) that varies by rounding alone becomes constant, for every metric alike."""
-    steady = np.ptp(table, axis=0) <= ROUNDING * np.abs(table).max(0)
+    steady = np.ptp(table, axis=0) <= np.maximum(ROUNDING * np.abs(table).max(0), SMALLEST)
     return np.where(steady, table[:1], table)
 
 
