@@ -216,7 +216,7 @@ def test_a_word_that_is_no_category_is_told_them():
         with pytest.raises(QueryError, match=r"unknown category of 'b' in do\(\) 'rigth'; did you mean 'right'\? Known: Left, right"):
             ask()
     for ask in (lambda: interventions({"a": "much"}, GRAPH.names, WORDS), lambda: parse_do(["a=much"], WORDS)):
-        with pytest.raises(QueryError, match="'much'.* is not a number"):
+        with pytest.raises(QueryError, match=r"'much'.* is not a number"):
             ask()
 
 
