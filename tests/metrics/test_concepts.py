@@ -38,6 +38,14 @@ def test_each_label_is_compared_with_the_mean_and_with_every_dim_of_its_own_vari
     assert "by_chance" not in found["mic"].parameters
 
 
+def test_the_best_dim_is_a_dim_where_only_the_mean_knows_the_label() -> None:
+    rng = np.random.default_rng(1)
+    labels, noise = rng.uniform(-1, 1, (N, 1)), 3 * rng.normal(size=N)
+    latents = np.stack([labels[:, 0] + noise, labels[:, 0] - noise], axis=1)[:, None]  # (N, 1, 2)
+    found = {m.metric: m.value for m in concept_information(latents, labels, ["a"], permutations=0)}
+    assert found["mic_best_dim"] < 0.4 < 0.95 < found["mic"]
+
+
 def test_chance_is_what_shuffled_labels_score() -> None:
     latents, labels = samples()
     found = {m.metric: m for m in concept_information(latents, labels, ["a", "b"], permutations=60)}
