@@ -30,14 +30,14 @@ def make_optimiser(model: Model, player: Player, on_gpu: bool) -> torch.optim.Op
         raise UsageError(f"no parameter of {model.name} begins with {' or '.join(player.parameters)}.")
     if player.optimiser in ("adam", "adamw"):
         kind = torch.optim.Adam if player.optimiser == "adam" else torch.optim.AdamW
-        rate = torch.tensor(player.learning_rate, device=moving[0].device) if on_gpu else player.learning_rate
-        return kind(moving, lr=rate, betas=player.betas, weight_decay=player.weight_decay, fused=True, capturable=on_gpu)
-    common = {"lr": player.learning_rate, "weight_decay": player.weight_decay}
+        start = torch.tensor(player.learning_rate, device=moving[0].device) if on_gpu else player.learning_rate
+        return kind(moving, lr=start, betas=player.betas, weight_decay=player.weight_decay, fused=True, capturable=on_gpu)
+    rate, decay = player.learning_rate, player.weight_decay
     if player.optimiser == "adagrad":
-        return torch.optim.Adagrad(moving, **common)
+        return torch.optim.Adagrad(moving, lr=rate, weight_decay=decay)
     if player.optimiser == "rmsprop":
-        return torch.optim.RMSprop(moving, **common, capturable=on_gpu)
-    return torch.optim.SGD(moving, **common)
+        return torch.optim.RMSprop(moving, lr=rate, weight_decay=decay, capturable=on_gpu)
+    return torch.optim.SGD(moving, lr=rate, weight_decay=decay)
 
 
 class Stepper:
