@@ -285,3 +285,16 @@ def test_the_package_has_one_door_to_it(model: Model, pendulum: Dataset) -> None
     assert set(metrics.__all__) >= {"counterfactual_errors", "likelihood_bounds", "action_accuracy", "ssim", "composition", "simulator_reader"}
     for name in metrics.__all__:
         assert callable(getattr(metrics, name))
+
+
+def test_edges_are_judged_by_strength_and_under_the_best_renaming(make_model: Any, pendulum: Dataset) -> None:
+    names = pendulum.names
+    backwards = CausalGraph.from_edges(
+        names, [(names[3], names[0], 0.9), (names[3], names[1], 0.8), (names[2], names[0], 0.7), (names[2], names[1], 0.6)]
+    )
+    model = make_model("causal-vae", pendulum, graph=backwards)
+    measured = {m.metric: m.value for m in evaluate(model, pendulum, ["shd", "edges", "shd_permuted"])}
+    assert measured["shd"] == 4  # every edge the wrong way round ...
+    assert measured["shd_permuted"] == 0  # ... and the right graph under other names
+    curves = metrics.edge_curves(pendulum.graph, backwards)
+    assert measured[curves.auroc.metric] == curves.auroc.value < 0.5

@@ -85,6 +85,20 @@ METRICS: dict[str, Metric] = {
     "factor_vae_score": Metric(
         "the FactorVAE metric", f"two {_LABELS}", measures.with_two_labels, measures.disentanglement("factor_vae_score"), True
     ),
+    "edges": Metric(
+        "AUROC and AUPRC of the edges, by their strengths",
+        "data with a known graph, and a model that has one over the same variables",
+        measures.with_graphs,
+        measures.edges,
+        True,
+    ),
+    "shd_permuted": Metric(
+        "the graph against the true one under the best renaming of the latents",
+        "data with a known graph, and a model that has one with as many variables",
+        measures.with_as_many_nodes,
+        measures.permuted_graph,
+        True,
+    ),
     "axioms": Metric(
         "do() pictures without truth: composition, reversibility, effectiveness, minimality",
         f"{_DO}, and a graph",

@@ -81,6 +81,20 @@ def graph(subject: Subject) -> list[Measurement]:
     return metrics.graph_metrics(true, found).rows()
 
 
+def edges(subject: Subject) -> list[Measurement]:
+    """Thresholds of the model's edge strengths swept: areas under the ROC and the precision-recall curve."""
+    assert subject.data.graph is not None
+    curves = metrics.edge_curves(subject.data.graph, subject.model.graph)
+    return [curves.auroc, curves.auprc]
+
+
+def permuted_graph(subject: Subject) -> list[Measurement]:
+    """The graph metrics under the best renaming of the latents, for models whose latents have no names of their own."""
+    true, found = subject.data.graph, subject.model.graph
+    assert true is not None
+    return metrics.best_permutation(true.adjacency, found.adjacency).rows()
+
+
 def likelihood(subject: Subject) -> list[Measurement]:
     model, part = subject.model, subject.part(LIKELIHOOD_IMAGES)
     labels = part.labels if subject.data.variables else None
@@ -127,6 +141,11 @@ def with_truth(subject: Subject) -> bool:
 
 def with_graphs(subject: Subject) -> bool:
     return answers(type(subject.model), "graph") and subject.data.graph is not None and subject.named_alike
+
+
+def with_as_many_nodes(subject: Subject) -> bool:
+    graph = subject.data.graph
+    return answers(type(subject.model), "graph") and graph is not None and len(graph) == len(subject.model.graph)
 
 
 def with_some_graph(subject: Subject) -> bool:

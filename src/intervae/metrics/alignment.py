@@ -21,8 +21,12 @@ def r2(measured: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> Measur
     the label's units would then set the wrong value.
     """
     measured, labels = np.asarray(measured, dtype=np.float64), np.asarray(labels, dtype=np.float64)
-    if measured.shape != labels.shape or labels.shape[1] != len(names):
+    if measured.shape != labels.shape or labels.ndim != 2 or labels.shape[1] != len(names):
         raise DataError(f"measured values {measured.shape} and labels {labels.shape} must both be (samples, {len(names)}).")
+    for what, values in (("measured value", measured), ("label", labels)):
+        if not np.isfinite(values).all():
+            row, column = np.argwhere(~np.isfinite(values))[0]
+            raise DataError(f"the {what} of {names[column]!r} for sample {row} is {values[row, column]}, so R^2 is not defined.")
     total = ((labels - labels.mean(0)) ** 2).sum(0)
     if (total == 0).any():
         raise DataError(f"variable {names[int(np.argmin(total))]!r} is constant in these samples, so R^2 is not defined.")

@@ -57,6 +57,8 @@ def likelihood_bounds(log_weights: LogWeights, images: Any, labels: Any = None, 
     """
     if samples < 1 or at_once < IMAGES_AT_ONCE:
         raise UsageError(f"samples={samples} must be 1 at least, and at_once={at_once} at least {IMAGES_AT_ONCE}.")
+    if not len(images):
+        raise DataError("there are no images to measure the likelihood of; give one at least.")
     if labels is not None and len(labels) != len(images):
         raise DataError(f"there are {len(images)} images and {len(labels)} rows of labels; give as many.")
     parts = []
