@@ -332,7 +332,8 @@ def test_mic_and_tic_are_symmetric_and_lie_between_0_and_1(pair: tuple[list[int]
     value = mic(x, y, estimator=estimator)
     assert value == mic(y, x, estimator=estimator)
     assert tic(x, y, estimator=estimator) == pytest.approx(tic(y, x, estimator=estimator), abs=1e-13)
-    assert 0 <= tic(x, y, estimator=estimator) <= value <= 1
+    assert 0 <= tic(x, y, estimator=estimator) <= value + 1e-12  # a mean of cells, added up in floats
+    assert value <= 1
     if min(np.ptp(x), np.ptp(y)) == 0:
         assert value == 0
 
