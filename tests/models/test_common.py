@@ -209,6 +209,8 @@ def test_the_reconstruction_is_summed_over_pixels(name: str, make_model: Any, ma
     found = []
     for shape in ((1, 16, 16), (1, 32, 32), (2, 32, 32)):
         terms = make_model(name, data := make_data(shape)).loss(batch_of(data), torch.Generator().manual_seed(0))
+        if "reconstruction" not in terms:
+            pytest.skip(f"{name} reconstructs nothing in training")
         found.append(terms["reconstruction"].item())
     assert found[1] / found[0] == pytest.approx(4, rel=0.2)
     assert found[2] / found[1] == pytest.approx(2, rel=0.2)

@@ -7,10 +7,19 @@ from typing import Any
 from intervae.data.base import Dataset
 from intervae.errors import unknown
 from intervae.models.base import Model
+from intervae.models.beta_vae import BetaVAE
 from intervae.models.causal_vae import CausalVAE
 from intervae.models.storage import load_model as load
+from intervae.models.vae import VAE
 
-MODELS: dict[str, type[Model]] = {cls.name: cls for cls in (CausalVAE,)}
+MODELS: dict[str, type[Model]] = {
+    cls.name: cls
+    for cls in (
+        CausalVAE,
+        VAE,
+        BetaVAE,
+    )
+}
 
 
 def create(name: str, data: Dataset, *, seed: int = 0, **settings: Any) -> Model:
@@ -20,4 +29,4 @@ def create(name: str, data: Dataset, *, seed: int = 0, **settings: Any) -> Model
     return MODELS[name](data.spec, seed=seed, **settings)
 
 
-__all__ = ["MODELS", "CausalVAE", "Model", "create", "load"]
+__all__ = ["MODELS", "VAE", "BetaVAE", "CausalVAE", "Model", "create", "load"]

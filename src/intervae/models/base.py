@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -118,11 +119,24 @@ class Model(nn.Module, ABC):
         """
         self._refuse("log_weights")
 
-    def _refuse(self, query: str) -> NoReturn:
-        from intervae.models import MODELS  # the list of models is only known once they are all defined
+    def refuse_do(self, do: Any) -> None:
+        """For models whose `sample` takes no intervention."""
+        if do:
+            from intervae.models.causal import CausalModel
 
-        able = [name for name, cls in MODELS.items() if answers(cls, query)]
-        raise QueryError(f"{self.name} cannot answer {query}(); models that can: {', '.join(able) or 'none yet'}.")
+            able = _able(lambda cls: issubclass(cls, CausalModel) or answers(cls, "graph"))
+            raise QueryError(f"{self.name} knows no causes, so sample() takes no do; models that do: {able}.")
+
+    def sampling_generator(self, n: int, seed: int | None) -> torch.Generator:
+        """A CPU generator for `sample(n)`, after refusing to draw nothing."""
+        if n < 1:
+            raise QueryError(f"sample({n}) asks for no pictures; ask for one at least.")
+        generator = torch.Generator()
+        generator.manual_seed(seed) if seed is not None else generator.seed()
+        return generator
+
+    def _refuse(self, query: str) -> NoReturn:
+        raise QueryError(f"{self.name} cannot answer {query}(); models that can: {_able(lambda cls: answers(cls, query))}.")
 
     # ---- training and files -----------------------------------------------------------------------------------------
     def fit(self, data: Dataset, *, seed: int = 0, out: str | Path | None = None, **options: Any) -> Any:
@@ -199,6 +213,13 @@ def as_tensor(value: Any, what: str) -> Tensor:
 def answers(cls: type[Model], query: str) -> bool:
     """Whether a model class answers a query, that is, replaces the refusal of the base class."""
     return getattr(cls, query) is not getattr(Model, query)
+
+
+def _able(can: Callable[[type[Model]], bool]) -> str:
+    """The names of the models that can do something."""
+    from intervae.models import MODELS  # the list of models is only known once they are all defined
+
+    return ", ".join(name for name, cls in MODELS.items() if can(cls)) or "none yet"
 
 
 def in_batches(function: Any, *tensors: Tensor) -> Tensor:

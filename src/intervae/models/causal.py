@@ -10,7 +10,6 @@ from torch import Tensor
 
 from intervae.causal.do import Do, interventions, propagate
 from intervae.causal.graph import CausalGraph
-from intervae.errors import QueryError
 from intervae.models.base import Model, in_batches
 
 
@@ -90,11 +89,7 @@ class CausalModel(Model):
     @torch.no_grad()
     def sample(self, n: int, do: Do | None = None, *, seed: int | None = None) -> Tensor:
         """`n` pictures (n, C, H, W): noises drawn, passed through the mechanisms with `do` in force, decoded."""
-        if n < 1:
-            raise QueryError(f"sample({n}) asks for no pictures; ask for one at least.")
-        generator = torch.Generator()
-        generator.manual_seed(seed) if seed is not None else generator.seed()
-        noise = self.draw_noise(n, generator).to(self.device)
+        noise = self.draw_noise(n, self.sampling_generator(n, seed)).to(self.device)
         names, graph = self.latent_names, self.graph
         changes = interventions(do, names, self.spec.categories)
         latents = torch.zeros_like(noise)

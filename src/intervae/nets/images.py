@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from intervae.errors import UsageError
 
-Network = Literal["conv", "mlp"]
+Network = Literal["conv", "mlp", "mlp-1200"]
 SMALLEST_MAP = 4  # halve the image until its shorter side would fall below this
 
 
@@ -80,23 +80,27 @@ class ConvDecoder(nn.Module):
 
 
 class MLPEncoder(nn.Module):
-    """The CausalVAE authors' encoder: pixels -> 900 -> 300 -> features, ELU."""
+    """The CausalVAE authors' encoder: pixels -> 900 -> 300 -> features, ELU; or other widths."""
 
-    def __init__(self, image_shape: tuple[int, int, int], outputs: int, hidden: Sequence[int] = (900, 300)) -> None:
+    def __init__(
+        self, image_shape: tuple[int, int, int], outputs: int, hidden: Sequence[int] = (900, 300), activation: type[nn.Module] = nn.ELU
+    ) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Flatten(), *dense_layers([math.prod(image_shape), *hidden, outputs]))
+        self.layers = nn.Sequential(nn.Flatten(), *dense_layers([math.prod(image_shape), *hidden, outputs], activation))
 
     def forward(self, images: Tensor) -> Tensor:
         return self.layers(images)
 
 
 class MLPDecoder(nn.Module):
-    """The CausalVAE authors' decoder: vector -> 300 -> 300 -> 1024 -> pixels, ELU."""
+    """The CausalVAE authors' decoder: vector -> 300 -> 300 -> 1024 -> pixels, ELU; or other widths."""
 
-    def __init__(self, inputs: int, image_shape: tuple[int, int, int], hidden: Sequence[int] = (300, 300, 1024)) -> None:
+    def __init__(
+        self, inputs: int, image_shape: tuple[int, int, int], hidden: Sequence[int] = (300, 300, 1024), activation: type[nn.Module] = nn.ELU
+    ) -> None:
         super().__init__()
         self.image_shape = tuple(image_shape)
-        self.layers = nn.Sequential(*dense_layers([inputs, *hidden, math.prod(image_shape)]))
+        self.layers = nn.Sequential(*dense_layers([inputs, *hidden, math.prod(image_shape)], activation))
 
     def forward(self, latents: Tensor) -> Tensor:
         return self.layers(latents).unflatten(1, self.image_shape)
@@ -114,11 +118,11 @@ class PerConceptDecoder(nn.Module):
         return torch.stack([decoder(part) for decoder, part in zip(self.decoders, parts, strict=True)]).mean(0)
 
 
-def dense_layers(sizes: Sequence[int]) -> list[nn.Module]:
-    """Linear layers of these sizes with ELU between them."""
+def dense_layers(sizes: Sequence[int], activation: type[nn.Module] = nn.ELU) -> list[nn.Module]:
+    """Linear layers of these sizes with an activation between them."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
-        layers += [nn.Linear(inputs, outputs), nn.ELU()]
+        layers += [nn.Linear(inputs, outputs), activation()]
     return layers[:-1]
 
 
@@ -130,10 +134,16 @@ def check_sizes(latents: int, channels: Sequence[int], hidden: int) -> None:
 
 
 def build_encoder(network: Network, image_shape: tuple[int, int, int], outputs: int, channels: Sequence[int], hidden: int) -> nn.Module:
+    """A network of the asked kind: convolutions, the CausalVAE authors' MLP, or the MLP of 1200 units that the beta-VAE papers use on dSprites."""
     check_sizes(outputs, channels, hidden)
+    if network == "mlp-1200":
+        return MLPEncoder(image_shape, outputs, (1200, 1200), nn.ReLU)
     return MLPEncoder(image_shape, outputs) if network == "mlp" else ConvEncoder(image_shape, outputs, channels, hidden)
 
 
 def build_decoder(network: Network, inputs: int, image_shape: tuple[int, int, int], channels: Sequence[int], hidden: int) -> nn.Module:
+    """The mirror of `build_encoder`; the 1200-unit decoder has three tanh layers."""
     check_sizes(inputs, channels, hidden)
+    if network == "mlp-1200":
+        return MLPDecoder(inputs, image_shape, (1200, 1200, 1200), nn.Tanh)
     return MLPDecoder(inputs, image_shape) if network == "mlp" else ConvDecoder(inputs, image_shape, tuple(reversed(channels)), hidden)

@@ -1,0 +1,80 @@
+"""Batch normalisation whose forward pass changes nothing: a loss stays a pure function, and a step can be captured or vmapped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class BatchNorm(nn.Module):
+    """(B, features, ...) normalised over all axes but axis 1: by the batch's statistics in training, by the kept ones in eval mode.
+
+    Unlike torch's own layer it never writes to its buffers in `forward`; `update_statistics` does, after a step, from what the last
+    batch had, and `measure_statistics` replaces them by those of whole data.
+    """
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, features: int, *, momentum: float = 0.1, epsilon: float = 1e-5, affine: bool = True) -> None:
+        super().__init__()
+        self.momentum, self.epsilon = momentum, epsilon
+        self.gain = nn.Parameter(torch.ones(features)) if affine else None
+        self.shift = nn.Parameter(torch.zeros(features)) if affine else None
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("variance", torch.ones(features))
+        self.seen: tuple[Tensor, Tensor] | None = None  # of the last batch in training; no state that is saved
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        mean, variance = self.mean, self.variance
+        if self.training:
+            axes = [axis for axis in range(inputs.ndim) if axis != 1]
+            variance, mean = torch.var_mean(inputs, dim=axes, correction=0)
+            self.seen = mean.detach(), variance.detach()
+        shape = (1, -1, *[1] * (inputs.ndim - 2))
+        scale = torch.rsqrt(variance + self.epsilon)
+        if self.gain is not None and self.shift is not None:
+            scale = scale * self.gain
+            return inputs * scale.view(shape) + (self.shift - mean * scale).view(shape)
+        return (inputs - mean.view(shape)) * scale.view(shape)
+
+
+def normalisers(module: nn.Module) -> list[BatchNorm]:
+    return [part for part in module.modules() if isinstance(part, BatchNorm)]
+
+
+@torch.no_grad()
+def update_statistics(module: nn.Module) -> None:
+    """Move every layer's kept statistics towards those of its last batch; belongs into `Phase.after_step`."""
+    for layer in normalisers(module):
+        if layer.seen is not None:
+            for kept, seen in zip((layer.mean, layer.variance), layer.seen, strict=True):
+                kept.lerp_(seen.to(kept.dtype), layer.momentum)
+
+
+@torch.no_grad()
+def measure_statistics(module: nn.Module, run: Callable[[Any], Any], batches: Iterable[Any]) -> None:
+    """Replace every layer's kept statistics by those over `batches` of equal size, each passed to `run` with the layers in training mode.
+
+    The variance of everything is the mean of the batches' variances and the variance of their means.
+    """
+    layers = normalisers(module)
+    sums = [torch.zeros(3, *layer.mean.shape, dtype=torch.float64, device=layer.mean.device) for layer in layers]
+    was_training = module.training
+    module.train()
+    count = 0
+    for batch in batches:
+        run(batch)
+        count += 1
+        for total, layer in zip(sums, layers, strict=True):
+            assert layer.seen is not None
+            mean, variance = (value.double() for value in layer.seen)
+            total += torch.stack([mean, mean.square(), variance])
+    module.train(was_training)
+    for total, layer in zip(sums, layers, strict=True) if count else ():
+        mean, square, variance = total / count
+        layer.mean.copy_(mean)
+        layer.variance.copy_(variance + square - mean.square())
