@@ -26,7 +26,10 @@ torch.set_num_threads(1)
 # Of these a model takes what its Settings have, so that a newly registered model is quick without an entry of its own.
 SMALL = {"dims": 2, "latents": 3, "channels": (8, 8), "hidden": 32, "mechanism_hidden": 8, "epochs": 2, "batch_size": 16}
 # What a model needs beyond them: name -> function of the data.
-QUICK: dict[str, Callable[[Dataset], dict[str, Any]]] = {"causal-vae": lambda data: {"graph": data.graph or "joint"}}
+QUICK: dict[str, Callable[[Dataset], dict[str, Any]]] = {
+    "causal-vae": lambda data: {"graph": data.graph or "joint"},
+    "ladder-vae": lambda _: {"latents": (4, 3, 2), "widths": (16, 12, 8)},
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

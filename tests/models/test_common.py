@@ -233,7 +233,7 @@ def test_the_loss_is_a_pure_function_so_that_many_seeds_can_train_at_once(
     name: str, shape: tuple[int, int, int], shared_batch: bool, make_model: Any, make_data: Any
 ) -> None:
     data = make_data(shape)
-    losses = [_Loss(make_model(name, data, seed=seed)) for seed in range(2)]
+    losses = [_Loss(make_model(name, data, seed=seed)).train() for seed in range(2)]
     batches = [batch_of(data), batch_of(data, slice(0, 8) if shared_batch else slice(8, 16))]
     separately = [loss(batch) for loss, batch in zip(losses, batches, strict=True)]
     before = [weights(loss.model) for loss in losses]

@@ -9,6 +9,7 @@ from intervae.errors import unknown
 from intervae.models.base import Model
 from intervae.models.beta_vae import BetaVAE
 from intervae.models.causal_vae import CausalVAE
+from intervae.models.ladder_vae import LadderVAE
 from intervae.models.storage import load_model as load
 from intervae.models.vae import VAE
 
@@ -18,6 +19,7 @@ MODELS: dict[str, type[Model]] = {
         CausalVAE,
         VAE,
         BetaVAE,
+        LadderVAE,
     )
 }
 
@@ -29,4 +31,4 @@ def create(name: str, data: Dataset, *, seed: int = 0, **settings: Any) -> Model
     return MODELS[name](data.spec, seed=seed, **settings)
 
 
-__all__ = ["MODELS", "VAE", "BetaVAE", "CausalVAE", "Model", "create", "load"]
+__all__ = ["MODELS", "VAE", "BetaVAE", "CausalVAE", "LadderVAE", "Model", "create", "load"]

@@ -51,6 +51,7 @@ class Model(nn.Module, ABC):
             torch.default_generator.manual_seed(seed)  # torch.manual_seed would also reset the generators of the GPUs
             self.build()
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster convolutions on CPUs and GPUs alike
+        self.eval()  # questions may be asked at once; training switches to its own mode
 
     @abstractmethod
     def build(self) -> None:

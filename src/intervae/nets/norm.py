@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class BatchNorm(nn.Module):
@@ -29,17 +30,12 @@ class BatchNorm(nn.Module):
         self.seen: tuple[Tensor, Tensor] | None = None  # of the last batch in training; no state that is saved
 
     def forward(self, inputs: Tensor) -> Tensor:
-        mean, variance = self.mean, self.variance
-        if self.training:
-            axes = [axis for axis in range(inputs.ndim) if axis != 1]
-            variance, mean = torch.var_mean(inputs, dim=axes, correction=0)
-            self.seen = mean.detach(), variance.detach()
-        shape = (1, -1, *[1] * (inputs.ndim - 2))
-        scale = torch.rsqrt(variance + self.epsilon)
-        if self.gain is not None and self.shift is not None:
-            scale = scale * self.gain
-            return inputs * scale.view(shape) + (self.shift - mean * scale).view(shape)
-        return (inputs - mean.view(shape)) * scale.view(shape)
+        if not self.training:
+            return functional.batch_norm(inputs, self.mean, self.variance, self.gain, self.shift, False, 0.0, self.epsilon)
+        # without running statistics nothing is written, and the batch's own come back beside the result
+        output, mean, inverse_std = torch.native_batch_norm(inputs, self.gain, self.shift, None, None, True, 0.0, self.epsilon)
+        self.seen = mean.detach(), inverse_std.detach().pow(-2) - self.epsilon
+        return output
 
 
 def normalisers(module: nn.Module) -> list[BatchNorm]:
