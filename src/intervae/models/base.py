@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from intervae.models.phases import Phase, Terms
 from intervae.settings import build_settings
 
 QUERIES = ("encode", "decode", "sample", "graph", "counterfactual", "act", "attribute", "extrapolate", "log_weights")
+INITIALISING = threading.Lock()  # layers draw from the global generator, which runs in other threads must not touch meanwhile
 QUERY_BATCH = 256  # samples a query handles at once, so that memory stays bounded
 
 
@@ -47,7 +49,7 @@ class Model(nn.Module, ABC):
     def initialise(self, seed: int) -> None:
         """(Re)draw every weight from `seed`, on the CPU; the same seed gives the same weights on every machine."""
         self.trained = False
-        with torch.random.fork_rng(devices=[]):
+        with INITIALISING, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)  # torch.manual_seed would also reset the generators of the GPUs
             self.build()
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster convolutions on CPUs and GPUs alike

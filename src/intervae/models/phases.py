@@ -37,6 +37,7 @@ class Player:
     optimiser: Optimiser = "adam"
     learning_rate: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)  # of adam and adamw
+    epsilon: float = 1e-8  # of adam and adamw
     weight_decay: float = 0.0
     clip: float | None = None  # largest norm of the gradient
     steps: int = 1  # of this player per batch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from intervae.models.phases import Phase, Player, Schedule
 
 WARM_UP = 0.02  # share of a cosine schedule spent rising to the full rate
 FLOOR = 0.01  # what a cosine schedule falls to
+CAPTURING = threading.Lock()  # one capture at a time, where several runs share a GPU
 
 
 def rate_factor(schedule: Schedule, step: int, steps: int, decay: float = 1.0, epoch: int = 0) -> float:
@@ -31,7 +33,8 @@ def make_optimiser(model: Model, player: Player, on_gpu: bool) -> torch.optim.Op
     if player.optimiser in ("adam", "adamw"):
         kind = torch.optim.Adam if player.optimiser == "adam" else torch.optim.AdamW
         start = torch.tensor(player.learning_rate, device=moving[0].device) if on_gpu else player.learning_rate
-        return kind(moving, lr=start, betas=player.betas, weight_decay=player.weight_decay, fused=True, capturable=on_gpu)
+        options = {"betas": player.betas, "eps": player.epsilon, "weight_decay": player.weight_decay}
+        return kind(moving, lr=start, fused=True, capturable=on_gpu, **options)  # type: ignore[arg-type]
     rate, decay = player.learning_rate, player.weight_decay
     if player.optimiser == "adagrad":
         return torch.optim.Adagrad(moving, lr=rate, weight_decay=decay)
@@ -43,7 +46,8 @@ def make_optimiser(model: Model, player: Player, on_gpu: bool) -> torch.optim.Op
 class Stepper:
     """Runs the steps of one phase.
 
-    After `run_epoch` the mean terms and the per-step terms are on the host: one transfer per epoch, none per step.
+    What changes from step to step (rows, step number, learning rate) is read from tables on the device at `position`, and the terms go
+    into a table there, so that a captured step needs nothing from the host but its launch, and one transfer at the end of an epoch.
     """
 
     def __init__(self, model: Model, phase: Phase, split: Split, batch_size: int, *, cuda_graph: bool, bf16: bool) -> None:
@@ -53,20 +57,27 @@ class Stepper:
         self.steps_per_epoch = len(split) // batch_size
         self.optimisers = [make_optimiser(model, player, self.on_gpu) for player in phase.players]
         self.generator = torch.Generator(self.device)
-        self.rows = torch.zeros(batch_size, dtype=torch.int64, device=self.device)
-        self.step_number = torch.zeros((), device=self.device)
+        self.order = torch.zeros(self.steps_per_epoch, batch_size, dtype=torch.int64, device=self.device)  # rows of each step
+        self.factors = torch.ones(self.steps_per_epoch, device=self.device)  # of the learning rate
+        self.first_step = torch.zeros((), device=self.device)
+        self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.names: list[str] = []
         self.graph: torch.cuda.CUDAGraph | None = None
         capturable = all(player.optimiser in ("adam", "adamw") for player in phase.players)
         if self.on_gpu and cuda_graph and capturable:
-            self._capture()
+            with CAPTURING:
+                self._capture()
 
     def _step(self) -> Tensor:
         """One batch through every player; returns the stacked terms (t,)."""
-        batch = self.split.batch(self.rows)
-        batch["step"] = self.step_number
+        batch = self.split.batch(self.order.index_select(0, self.position)[0])
+        batch["step"] = self.first_step + self.position[0]
+        factor = self.factors.index_select(0, self.position)[0]
         terms: dict[str, Tensor] = {}
         for player, optimiser in zip(self.phase.players, self.optimisers, strict=True):
+            for group in optimiser.param_groups:
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].copy_(player.learning_rate * factor)
             for _ in range(player.steps):
                 self.model.zero_grad(set_to_none=True)
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
@@ -84,18 +95,23 @@ class Stepper:
         return torch.stack([value.float() for value in terms.values()])
 
     def _capture(self) -> None:
-        """Record a step as a CUDA graph. The warm-up steps it needs are undone, so the first real step starts from the same weights."""
+        """Record a step as a CUDA graph. The warm-up steps it needs are undone, so the first real step starts from the same weights.
+
+        The stream is this stepper's own: library workspaces belong to a stream, and runs that share a GPU must not share them.
+        """
         before = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream(self.device)
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
-                self._step()
+                terms = self._step()
         torch.cuda.current_stream().wait_stream(side)
+        self.history = torch.zeros(self.steps_per_epoch, len(terms), device=self.device)
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.generator)
-        with torch.cuda.graph(self.graph):
-            self.terms = self._step()
+        with torch.cuda.graph(self.graph, stream=side, capture_error_mode="thread_local"):
+            self.history.index_copy_(0, self.position, self._step()[None])
+            self.position += 1
         with torch.no_grad():
             for name, tensor in self.model.state_dict().items():
                 tensor.copy_(before[name])
@@ -106,28 +122,31 @@ class Stepper:
 
     def run_epoch(self, epoch: int, epochs: int, seed: int) -> Tensor:
         """All batches of one epoch in an order, and with noise, that `seed` alone decides; returns the terms (steps, t) on the host."""
-        order = torch.randperm(len(self.split), generator=torch.Generator().manual_seed(seed)).to(self.device)
+        steps, phase = self.steps_per_epoch, self.phase
+        order = torch.randperm(len(self.split), generator=torch.Generator().manual_seed(seed))
+        self.order.copy_(order[: self.order.numel()].view_as(self.order))
         self.generator.manual_seed(seed)
-        history: list[Tensor] = []
-        batch_size = len(self.rows)
-        for i in range(self.steps_per_epoch):
-            step = epoch * self.steps_per_epoch + i
-            self._set_rates(rate_factor(self.phase.schedule, step, epochs * self.steps_per_epoch, self.phase.decay, epoch))
-            self.rows.copy_(order[i * batch_size : (i + 1) * batch_size])
-            self.step_number.fill_(step)
-            if self.graph is not None:
+        first = epoch * steps
+        factors = [rate_factor(phase.schedule, first + i, epochs * steps, phase.decay, epoch) for i in range(steps)]
+        self.factors.copy_(torch.tensor(factors))
+        self.first_step.fill_(first)
+        self.position.zero_()
+        if self.graph is not None:
+            for _ in range(steps):
                 self.graph.replay()
-                history.append(self.terms.clone())
-            else:
-                history.append(self._step())
-        return torch.stack(history).cpu()
+            return self.history.cpu()
+        found: list[Tensor] = []
+        for factor in factors:
+            self._set_rates(factor)
+            found.append(self._step())
+            self.position += 1
+        return torch.stack(found).cpu()
 
     def _set_rates(self, factor: float) -> None:
+        """Of the optimisers whose rate is no tensor."""
         for player, optimiser in zip(self.phase.players, self.optimisers, strict=True):
             for group in optimiser.param_groups:
-                if isinstance(group["lr"], Tensor):
-                    group["lr"].fill_(player.learning_rate * factor)
-                else:
+                if not isinstance(group["lr"], Tensor):
                     group["lr"] = player.learning_rate * factor
 
     # ---- what a checkpoint keeps ------------------------------------------------------------------------------------
