@@ -27,6 +27,7 @@ torch.set_num_threads(1)
 SMALL = {"dims": 2, "latents": 3, "channels": (8, 8), "hidden": 32, "mechanism_hidden": 8, "epochs": 2, "batch_size": 16}
 # What a model needs beyond them: name -> function of the data.
 QUICK: dict[str, Callable[[Dataset], dict[str, Any]]] = {
+    "factor-vae": lambda _: {"discriminator_layers": 3, "discriminator_width": 16},
     "causal-vae": lambda data: {"graph": data.graph or "joint"},
     "ladder-vae": lambda _: {"latents": (4, 3, 2), "widths": (16, 12, 8)},
 }

@@ -7,8 +7,12 @@ from typing import Any
 from intervae.data.base import Dataset
 from intervae.errors import unknown
 from intervae.models.base import Model
+from intervae.models.beta_tcvae import BetaTCVAE
 from intervae.models.beta_vae import BetaVAE
 from intervae.models.causal_vae import CausalVAE
+from intervae.models.dip_vae import DIPVAE
+from intervae.models.factor_vae import FactorVAE
+from intervae.models.ivae import IVAE
 from intervae.models.ladder_vae import LadderVAE
 from intervae.models.storage import load_model as load
 from intervae.models.vae import VAE
@@ -20,6 +24,10 @@ MODELS: dict[str, type[Model]] = {
         VAE,
         BetaVAE,
         LadderVAE,
+        BetaTCVAE,
+        FactorVAE,
+        DIPVAE,
+        IVAE,
     )
 }
 
@@ -31,4 +39,4 @@ def create(name: str, data: Dataset, *, seed: int = 0, **settings: Any) -> Model
     return MODELS[name](data.spec, seed=seed, **settings)
 
 
-__all__ = ["MODELS", "VAE", "BetaVAE", "CausalVAE", "LadderVAE", "Model", "create", "load"]
+__all__ = ["DIPVAE", "IVAE", "MODELS", "VAE", "BetaTCVAE", "BetaVAE", "CausalVAE", "FactorVAE", "LadderVAE", "Model", "create", "load"]
