@@ -45,7 +45,17 @@ class Bounds:
         ]
 
 
-def likelihood_bounds(log_weights: LogWeights, images: Any, labels: Any = None, *, samples: int = 64, at_once: int = 256, seed: int = 0) -> Bounds:
+def likelihood_bounds(
+    log_weights: LogWeights,
+    images: Any,
+    labels: Any = None,
+    *,
+    samples: int = 64,
+    at_once: int = 256,
+    seed: int = 0,
+    images_at_once: int = IMAGES_AT_ONCE,
+    device: str | torch.device = "cpu",
+) -> Bounds:
     """Both bounds from the same draws, for any number of samples in bounded memory.
 
     Arguments:
@@ -53,20 +63,23 @@ def likelihood_bounds(log_weights: LogWeights, images: Any, labels: Any = None, 
             sample, so that 2 calls for K samples draw what one call for 2 K does; the numbers then do not depend on `at_once`.
         images, labels: (N, ...) and (N, n); labels where the model wants them.
         samples: K of the bound; the ELBO is the mean over the same K.
-        at_once: pairs of image and sample held at one time; 8 at least.
+        at_once: pairs of image and sample held at one time; `images_at_once` at least.
+        images_at_once: images that share a generator.
+        device: of that generator. The numbers depend on both; the defaults give the same ones everywhere, a GPU and hundreds of images are
+            what thousands of samples for thousands of images want.
     """
-    if samples < 1 or at_once < IMAGES_AT_ONCE:
-        raise UsageError(f"samples={samples} must be 1 at least, and at_once={at_once} at least {IMAGES_AT_ONCE}.")
+    if samples < 1 or images_at_once < 1 or at_once < images_at_once:
+        raise UsageError(f"samples={samples} must be 1 at least, and at_once={at_once} at least {images_at_once}.")
     if not len(images):
         raise DataError("there are no images to measure the likelihood of; give one at least.")
     if labels is not None and len(labels) != len(images):
         raise DataError(f"there are {len(images)} images and {len(labels)} rows of labels; give as many.")
     parts = []
-    for block, first in enumerate(range(0, len(images), IMAGES_AT_ONCE)):
-        rows = slice(first, first + IMAGES_AT_ONCE)
-        generator = torch.Generator().manual_seed(int(np.random.SeedSequence((seed, block)).generate_state(1)[0]))
+    for block, first in enumerate(range(0, len(images), images_at_once)):
+        rows = slice(first, first + images_at_once)
+        generator = torch.Generator(device).manual_seed(int(np.random.SeedSequence((seed, block)).generate_state(1)[0]))
         some = None if labels is None else labels[rows]
-        chunks = _drawn(log_weights, images[rows], some, samples, at_once // IMAGES_AT_ONCE, generator)
+        chunks = _drawn(log_weights, images[rows], some, samples, at_once // images_at_once, generator)
         parts.append(_stream(chunks, samples, first))
     elbo, bound, effective = np.concatenate(parts, axis=1)
     return Bounds(elbo, bound, effective, samples, seed)
