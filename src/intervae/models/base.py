@@ -38,6 +38,7 @@ class Model(nn.Module, ABC):
     name: ClassVar[str]
     title: ClassVar[str]  # one line for lists and model cards
     Settings: ClassVar[type]
+    learns: ClassVar[bool] = True  # False where no weight is found by gradient steps: fitted in closed form, or not at all
     given_graph: CausalGraph | None = None  # one that the person knows and the model takes as it is
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
