@@ -19,6 +19,7 @@ from intervae.causal.graph import CausalGraph
 from intervae.errors import DataError, unknown
 
 if TYPE_CHECKING:
+    from intervae.data.readers.dsprites import DspritesGrid
     from intervae.data.simulators.base import Simulator
 
 Kind = Literal["continuous", "binary", "categorical"]
@@ -128,7 +129,8 @@ class Split:
         labels: (N, n) floats in the variables' own units; (N, 0) when there are none.
         fields: more tensors with N rows: `exogenous` (a simulator's true noises), `after` and `action` of a transition, `codes`, ...
 
-    Data that are gathered in another way (pairs of rows of one pool of images, say) override `__len__`, `__getitem__`, `to` and `batch`.
+    Data that are gathered in another way (pairs of rows of one pool of images, say) override `__len__`, `__getitem__`, `to` and `batch`;
+    pictures that are kept in another form (packed bits, say) override `images`, `shape` and `batch`.
     """
 
     def __init__(self, images: Tensor | None = None, labels: Tensor | None = None, **fields: Tensor) -> None:
@@ -144,6 +146,11 @@ class Split:
     @property
     def images(self) -> Tensor:
         return self.fields["images"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of `images`, known without making them."""
+        return tuple(self.images.shape)
 
     @property
     def labels(self) -> Tensor:
@@ -173,6 +180,7 @@ class Split:
 class Dataset:
     """Training, validation and test splits with their variables and, where they are known, the true graph and the simulator.
 
+    `grid` looks up the picture of any combination of factors, where the data set holds them all.
     `source` is how to make it again: a registered name or a path, with the options used; a run keeps it.
     `notes` are what a person should know of how it was read: how each column's kind was decided, what was left out.
     """
@@ -187,10 +195,11 @@ class Dataset:
     actions: tuple[str, ...] = ()
     source: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    grid: DspritesGrid | None = None
 
     @property
     def spec(self) -> Spec:
-        shape = tuple(self.train.images.shape)
+        shape = self.train.shape
         return Spec((shape[-3], shape[-2], shape[-1]), self.variables, shape[1] if len(shape) == 5 else None, self.actions)
 
     @property

@@ -6,12 +6,13 @@ Only the first frame of an animation is read, and a photograph is turned upright
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +27,8 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")  # Pillow knows more, so
 MOST_CHANNELS = 16
 CHUNK = 1024  # images converted at a time
 Size = tuple[int, int]  # height, width
+File = Path | Callable[[], bytes]  # where an image is, or a function that fetches it, such as out of a zip
+Crop = Callable[[int, int], tuple[float, float, float, float]]  # width, height -> left, top, right, bottom of the part to keep
 T = TypeVar("T")
 
 
@@ -39,31 +42,34 @@ def as_size(size: object) -> Size | None:
     return int(pair[0]), int(pair[1])
 
 
-def read_images(paths: Sequence[Path], names: Sequence[str], *, size: Size | None, channels: int | None) -> tuple[np.ndarray, list[str]]:
+def read_images(
+    files: Sequence[File], names: Sequence[str], *, size: Size | None, channels: int | None, crop: Crop | None = None
+) -> tuple[np.ndarray, list[str]]:
     """Decode every file.
 
     Arguments:
-        paths: where the files are.
+        files: where they are, or functions that fetch their bytes.
         names: how errors name them.
         size: (height, width) to resize to; without it the files must agree.
         channels: 1 or 3 to make all grey or all colour; without it grey files stay grey unless some file has colour.
+        crop: which part to keep and resize; it is asked again at the size of a JPEG that is decoded at a fraction of its own. Needs `size`.
 
     Returns:
         images (N, C, H, W) uint8, and notes on what was converted.
     """
 
     def decode(index: int) -> tuple[np.ndarray, str]:
-        return _decode(paths[index], names[index], size, channels)
+        return _decode(files[index], names[index], size, channels, crop)
 
     images = np.zeros((0, 0, 0, 0), np.uint8)
     seen: Counter[str] = Counter()
     # Pillow only warns of an image somewhat over its pixel limit: here that is refused like one far over it.
     with warnings.catch_warnings(), ThreadPool(os.cpu_count() or 1) as pool:
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        for i, (pixels, said) in enumerate(progress(pool.imap(decode, range(len(paths)), chunksize=8), len(paths), "reading images")):
+        for i, (pixels, said) in enumerate(progress(pool.imap(decode, range(len(files)), chunksize=8), len(files), "reading images")):
             if i == 0:
-                check_memory(len(paths) * pixels.size, names[0], "pass a smaller size= (--size)")
-                images = np.empty((len(paths), *pixels.shape), np.uint8)
+                check_memory(len(files) * pixels.size, names[0], "pass a smaller size= (--size)")
+                images = np.empty((len(files), *pixels.shape), np.uint8)
             if pixels.shape[1:] != images.shape[2:]:
                 raise DataError(
                     f"images differ in size: {names[0]!r} is {images.shape[3]} x {images.shape[2]} but {names[i]!r} is "
@@ -85,19 +91,21 @@ def _notes(seen: Counter[str]) -> list[str]:
     return notes
 
 
-def _decode(path: Path, name: str, size: Size | None, channels: int | None) -> tuple[np.ndarray, str]:
+def _decode(file: File, name: str, size: Size | None, channels: int | None, crop: Crop | None) -> tuple[np.ndarray, str]:
     """One file to (C, H, W) uint8, and what had to be converted."""
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with Image.open(file if isinstance(file, Path) else io.BytesIO(file()), formats=FORMATS) as image:
             if size is not None:
-                image.draft(None, (2 * max(size), 2 * max(size)))  # lets a large JPEG decode at a fraction of its size
-            return to_pixels(image, size, channels)
+                left, top, right, bottom = (0, 0, *image.size) if crop is None else crop(*image.size)
+                enlarged = 2 * max(size) * max(image.size[0] / (right - left), image.size[1] / (bottom - top))
+                image.draft(None, (round(enlarged), round(enlarged)))  # lets a large JPEG decode at a fraction of its size
+            return to_pixels(image, size, channels, crop)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise DataError(f"image {name!r} is larger than {Image.MAX_IMAGE_PIXELS} pixels, which is refused as unsafe; make it smaller.") from None
     except MemoryError:
         raise DataError(f"image {name!r} does not fit into memory; make it smaller.") from None
     except Exception as error:  # a decoder may raise nearly anything on a broken file
-        if path.stat().st_size == 0:
+        if isinstance(file, Path) and file.stat().st_size == 0:
             raise DataError(f"image {name!r} is an empty file (0 bytes); replace it or remove its row.") from None
         reason = (
             "not an image of a known format" if isinstance(error, Image.UnidentifiedImageError) else str(error).rstrip(".") or type(error).__name__
@@ -105,15 +113,16 @@ def _decode(path: Path, name: str, size: Size | None, channels: int | None) -> t
         raise DataError(f"image {name!r} cannot be read ({reason}); replace it or remove its row.") from None
 
 
-def to_pixels(image: Image.Image, size: Size | None = None, channels: int | None = None) -> tuple[np.ndarray, str]:
+def to_pixels(image: Image.Image, size: Size | None = None, channels: int | None = None, crop: Crop | None = None) -> tuple[np.ndarray, str]:
     """A Pillow image to (C, H, W) uint8 with C = 1 or 3, and what had to be converted ('' for nothing)."""
     if "exif" in image.info:
         image = ImageOps.exif_transpose(image)
     image, said = _to_grey_or_colour(image)
     if channels is not None:
         image = image.convert("L" if channels == 1 else "RGB")
-    if size is not None and image.size != (size[1], size[0]):
-        image = image.resize((size[1], size[0]), Image.Resampling.LANCZOS)  # Pillow widens the filter when shrinking: no aliasing
+    box = (0, 0, *image.size) if crop is None else crop(*image.size)
+    if size is not None and (image.size != (size[1], size[0]) or box != (0, 0, *image.size)):
+        image = image.resize((size[1], size[0]), Image.Resampling.LANCZOS, box=box)  # Pillow widens the filter when shrinking: no aliasing
     pixels = np.asarray(image)
     return (pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)), said
 

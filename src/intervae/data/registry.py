@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -181,3 +182,15 @@ def _simulator(class_name: str) -> Callable[[], Loader]:
 
 register("pendulum", "a pendulum, a light and the shadow it throws: 4 variables, true graph and counterfactuals", "nothing", _simulator("Pendulum"))
 register("flow", "water flowing from a hole in a glass with a ball in it: 4 variables, true graph and counterfactuals", "nothing", _simulator("Flow"))
+
+
+def _reader(name: str) -> Callable[[], Loader]:
+    return lambda: getattr(importlib.import_module(f"intervae.data.readers.{name}"), name)
+
+
+_FILES = "files below INTERVAE_DATA: docs/datasets.md"
+register("dsprites", "2D shapes on a complete grid of 5 factors, 737,280 black-and-white pictures", _FILES, _reader("dsprites"))
+register("celeba", "aligned faces with the CausalVAE label sets smile (true graph) and beard, or any of 40 attributes", _FILES, _reader("celeba"))
+register("mnist", "70,000 handwritten digits, published test split", _FILES, _reader("mnist"))
+register("omniglot", "32,460 drawings of characters from 50 alphabets", _FILES, _reader("omniglot"))
+register("norb", "small NORB: toys under varied viewpoints and lighting, 4 factors, published test split", _FILES, _reader("norb"))
