@@ -1,76 +1,45 @@
 """CausalVAE (Yang et al., CVPR 2021): labelled concepts as latents, a causal graph among them, and do() on images.
 
 Read beside the paper: Eq. 1 the linear causal layer, Eq. 2 the mask layer, Eq. 7 the conditional prior, Eq. 10 the ELBO,
-Eq. 11-13 the constraints, Eq. 14 the loss. Shapes: B images, n concepts, k dims per concept.
-Reduction everywhere: sum over pixels and latents, mean over the batch.
+Eq. 11-13 the constraints, Eq. 14 the loss. What its reductions in Table 1 have too (networks, labels, causal and mask layer) is in concepts.py.
+Shapes: B images, n concepts, k dims per concept. Reduction everywhere: sum over pixels and latents, mean over the batch.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from intervae.causal.acyclicity import polynomial
-from intervae.causal.gaussian import kl_pushed_forward, kl_standard_normal, log_normal, reparametrise
+from intervae.causal.gaussian import kl_pushed_forward, kl_standard_normal, reparametrise
 from intervae.causal.graph import CausalGraph
-from intervae.causal.linear import inverse_and_log_det, structural_matrix, to_endogenous
+from intervae.causal.linear import to_endogenous
 from intervae.causal.mechanisms import MaskLayer
 from intervae.data.base import Batch, Dataset, Spec
 from intervae.discovery import FEWEST_ROWS, discover
 from intervae.discovery.base import require_continuous
-from intervae.errors import DataError, QueryError, UsageError
-from intervae.models.base import in_batches
-from intervae.models.causal import CausalModel
-from intervae.models.phases import Phase, Player, Terms
-from intervae.nets.images import Network, PerConceptDecoder, build_decoder, build_encoder
-from intervae.nets.likelihood import Likelihood, absolute_error, negative_log_likelihood
-
-NOISE_BANK = 2048  # residuals kept from the training split, from which sample() draws
+from intervae.errors import DataError, UsageError
+from intervae.models.concepts import CausalLayer, CausalLayerSettings, LabelledConcepts, LabelSettings
+from intervae.models.phases import Phase, Terms
+from intervae.nets.likelihood import absolute_error
 
 
 @dataclass(frozen=True)
-class CausalVAESettings:
+class CausalVAESettings(CausalLayerSettings, LabelSettings):
     """Settings of CausalVAE; the paper's symbol, where there is one, in brackets."""
 
-    dims: int = 4  # dims per concept [k]
     graph: Literal["independence", "lagrangian", "joint", "given"] = "independence"  # where the graph comes from, see `phases`
-    network: Network = "conv"
-    channels: tuple[int, ...] = (32, 32, 64, 64)
-    hidden: int = 256
-    decoder: Literal["joint", "per-concept"] = "joint"  # one network for all concepts, or one each whose outputs are averaged
-    mechanism_input: Literal["vector", "sum"] = "vector"  # of g_i: the masked parents (paper) or their weighted sum (authors' code)
-    mechanism_hidden: int = 64  # width of the networks g_i
-    encode_labels: bool = False  # whether the encoder may see u as well [h(x, u)]; labels are dropped half the time, so that queries work without
-    likelihood: Likelihood = "bernoulli"
-    scale: float = 0.1  # of a gaussian or laplace likelihood
-    sharpness: float = 10.0  # weight of the absolute pixel error beside the likelihood; 0 is the paper's ELBO
-    prior_std: float = 0.03  # of the conditional prior [lambda_2]; the paper has 1, with which do() in label units misses
-    noise_weight: float = 1.0  # of KL(q(eps) || N(0, I))
-    prior_weight: float = 1.0  # of KL(q(z) || p(z | u))
-    acyclicity_weight: float = 1.0  # of the acyclicity constraint [alpha]
     label_weight: float = 1.0  # of the linear fit of the labels [beta]
-    mechanism_weight: float = 1.0  # of the fit of the mechanisms [gamma]
-    mechanism_shapes_latents: bool = False  # whether l_m may move z too (paper), or only fits the mechanisms; see `mechanism_fit`
     influence_weight: float = 0.0  # of the influence of single concepts on the picture, for do() on pure effects; see `influence`
     influence_step: float = 0.3  # how far a concept is moved to measure it, in standard deviations of its label
     edge_threshold: float = 0.3  # below which a learned weight is no edge (lagrangian and joint)
-    epochs: int = 80
-    batch_size: int = 64
-    learning_rate: float = 2e-3
-    patience: int | None = 15
-
-    def __post_init__(self) -> None:
-        for name in ("dims", "scale", "prior_std", "influence_step"):
-            if getattr(self, name) <= 0:
-                raise UsageError(f"{name}={getattr(self, name)} must be larger than 0.")
 
 
-class CausalVAE(CausalModel):
+class CausalVAE(CausalLayer, LabelledConcepts):
     """CausalVAE over the labelled variables of `spec`.
 
     Arguments:
@@ -88,22 +57,11 @@ class CausalVAE(CausalModel):
     title = "CausalVAE (Yang et al. 2021): labelled concepts, a causal graph among them, do() on images"
     Settings = CausalVAESettings
     settings: CausalVAESettings
-    support: Tensor
+    mechanisms: MaskLayer
     strength: Tensor
-    noise_bank: Tensor
     is_binary: Tensor
 
     def __init__(self, spec: Spec, *, graph: CausalGraph | str = "auto", seed: int = 0, **settings: Any) -> None:
-        if not spec.variables:
-            raise DataError("causal-vae learns from labels, but this data has none; give a labels.csv or another model.")
-        for variable in spec.variables:
-            if variable.kind == "categorical":
-                raise DataError(
-                    f"causal-vae takes continuous and binary variables, but {variable.name!r} is categorical; "
-                    "leave it out with variables= (--variables), or recode it."
-                )
-        if spec.frames is not None:
-            raise DataError("causal-vae takes single images, not clips.")
         if isinstance(graph, CausalGraph):
             self.given_graph, graph = graph.subgraph(spec.names), "given"
             _ = self.given_graph.topological_order  # refuses a cycle
@@ -113,59 +71,32 @@ class CausalVAE(CausalModel):
         super().__init__(spec, seed=seed, graph=graph, **settings)
 
     def build(self) -> None:
-        settings, n = self.settings, len(self.spec.variables)
-        size = n * settings.dims
-        label_inputs = n + 1 if settings.encode_labels else 0
-        features = settings.hidden if label_inputs else 2 * size
-        self.encoder = build_encoder(settings.network, self.spec.image_shape, features, settings.channels, settings.hidden)
-        self.label_head = nn.Sequential(nn.SiLU(), nn.Linear(settings.hidden + label_inputs, 2 * size)) if label_inputs else None
-        make = partial(build_decoder, settings.network, image_shape=self.spec.image_shape, channels=settings.channels, hidden=settings.hidden)
-        self.decoder = make(size) if settings.decoder == "joint" else PerConceptDecoder([make(settings.dims) for _ in range(n)])
-        self.mechanisms = MaskLayer(n, settings.dims, hidden=settings.mechanism_hidden, parents=settings.mechanism_input)
-        self.adjacency = nn.Parameter(torch.zeros(n, n))  # A[j, i], strength of j -> i, from zero
-        self.register_buffer("support", 1 - torch.eye(n))
+        super().build()
+        n = len(self.spec.variables)
+        self.mechanisms = self.make_mechanisms()
+        self.make_adjacency()
         self.register_buffer("strength", torch.zeros(n, n))  # of known edges, as the discovery measured or the person gave them
-        self.register_buffer("noise_bank", torch.randn(NOISE_BANK, n, settings.dims))
+        self.make_noise_bank()
         self.register_buffer("is_binary", torch.tensor([v.kind == "binary" for v in self.spec.variables]))
         if self.given_graph is not None:
             self.fix_edges(self.given_graph)
 
     # ---- the model --------------------------------------------------------------------------------------------------
     @property
-    def weights(self) -> Tensor:
-        """A (n, n) on its support; the diagonal is always outside it."""
-        return self.adjacency * self.support
-
-    @property
     def mask(self) -> Tensor:
         """What the mask layer sees of the graph: A while it is being learned (Eq. 2), the bare edges once they are known."""
         return self.weights if self.settings.graph == "joint" else self.support
-
-    def posterior(self, images: Tensor, labels: Tensor | None = None, seen: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """q(eps | x, u): mean and log-variance, each (B, n, k). `seen` (B, 1) says for which images the labels may be used."""
-        features = self.encoder(images)
-        if self.label_head is not None:
-            known = torch.zeros(len(images), 1, device=images.device) if seen is None else seen
-            u = torch.zeros(len(images), len(self.spec.variables), device=images.device) if labels is None else self.spec.normalise(labels)
-            features = self.label_head(torch.cat([features, u * known, known], dim=1))
-        mean, log_variance = features.unflatten(1, (2, len(self.spec.variables), self.settings.dims)).unbind(1)
-        return mean, log_variance.clamp(-12, 4)
 
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Eq. 14: -ELBO (Eq. 10) + alpha H(A) (Eq. 13) + beta l_u (Eq. 11) + gamma l_m (Eq. 12), and our absolute pixel error."""
         settings, images, weights = self.settings, batch["images"], self.weights
         u = self.spec.normalise(batch["labels"])  # (B, n)
-        seen = None
-        if settings.encode_labels:
-            seen = (torch.rand(len(images), 1, device=images.device, generator=generator) < 0.5).float()
-        mean, log_variance = self.posterior(images, batch["labels"], seen)
+        mean, log_variance = self.posterior(images, batch["labels"], self.draw_seen(images, generator))
         z = to_endogenous(reparametrise(mean, log_variance, generator), weights)  # Eq. 1
         output = self.decoder(z.flatten(1))
-        reconstruction = negative_log_likelihood(output, images, settings.likelihood, settings.scale).mean()
-        pixels = absolute_error(torch.sigmoid(output), images).mean()
+        reconstruction, pixels = self.pixel_terms(output, images)
         noise = kl_standard_normal(mean, log_variance).mean()
-        prior_log_variance = torch.full((), 2 * math.log(settings.prior_std), device=images.device)
-        prior = kl_pushed_forward(mean, log_variance, weights, u[..., None].expand_as(mean), prior_log_variance).mean()  # Eq. 7
+        prior = kl_pushed_forward(mean, log_variance, weights, u[..., None], 2 * math.log(settings.prior_std)).mean()  # Eq. 7
         acyclicity = polynomial(weights)
         labels = self.label_fit(u)
         mechanism = self.mechanism_fit(z)
@@ -199,17 +130,6 @@ class CausalVAE(CausalModel):
         predicted = torch.where(self.is_binary, 2 * torch.sigmoid(linear) - 1, linear)
         return (u - predicted).square().sum(1).mean()
 
-    def mechanism_fit(self, z: Tensor) -> Tensor:
-        """l_m, Eq. 12: how well the mask layer reproduces z (B, n, k) from the parents. Roots have nothing to be predicted from and are left out.
-
-        If this loss moves z, the encoder can lower it by hiding in the parents' spare dims what their noise-free part does not tell of the
-        child (measured on Flow: the ball's latent learns the water's own noise, and do(ball) moves the water wrongly). So by default it
-        only fits the mechanisms.
-        """
-        z = z if self.settings.mechanism_shapes_latents else z.detach()
-        has_parents = (self.support.sum(0) > 0).to(z.dtype)  # (n,)
-        return ((z - self.mechanisms(z, self.mask)).square().sum(2) * has_parents).sum(1).mean()
-
     def influence(self, z: Tensor, output: Tensor, generator: torch.Generator | None) -> Tensor:
         """How many pixels change when one concept moves and the others stay, per unit of movement; not in the paper.
 
@@ -233,21 +153,12 @@ class CausalVAE(CausalModel):
         joint: Eq. 14 alone, from A = 0; given: the edges are known.
         """
         settings = self.settings
-        main = Phase(
-            "joint",
-            (Player(self.loss, learning_rate=settings.learning_rate),),
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            schedule="cosine",
-            patience=settings.patience,
-            keep_best=True,
-        )
         first: list[Phase] = []
         if settings.graph in ("independence", "lagrangian"):
             first = [Phase("graph", prepare=self.find_edges)]
         elif settings.graph == "given" and self.given_graph is None:
             raise UsageError("graph=given needs a graph: pass graph= (a CausalGraph), or --graph FILE on the command line.")
-        return [*first, main, Phase("noise", prepare=self.collect_noise)]
+        return [*first, *super().phases()]
 
     def check(self, data: Dataset) -> None:
         if self.settings.graph == "independence":
@@ -296,23 +207,7 @@ class CausalVAE(CausalModel):
         found, self.found_on_the_way = self.found_on_the_way, []
         return found
 
-    @torch.no_grad()
-    def collect_noise(self, data: Dataset, seed: int) -> None:
-        """Keep the training split's abducted noises, from which sample() draws each variable's independently."""
-        rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:NOISE_BANK]
-        latents = self.encode(data.train.images[rows.to(data.train.device)])
-        expected = torch.stack([self.mechanism(i, latents) for i in range(latents.shape[1])], dim=1)
-        noise = latents - expected
-        self.noise_bank.copy_(noise[torch.arange(NOISE_BANK, device=noise.device) % len(noise)])
-
-    def state_to_log(self) -> dict[str, Any]:
-        return {"adjacency": self.weights.detach().cpu().tolist()}
-
     # ---- queries ----------------------------------------------------------------------------------------------------
-    @property
-    def latent_names(self) -> tuple[str, ...]:
-        return self.spec.names
-
     @property
     def graph(self) -> CausalGraph:
         """The learned or given graph, always acyclic.
@@ -322,69 +217,4 @@ class CausalVAE(CausalModel):
         """
         if self.settings.graph != "joint":
             return CausalGraph(self.spec.names, (self.strength * self.support).double().cpu().numpy())
-        return CausalGraph(self.spec.names, self.weights.detach().double().cpu().numpy()).threshold(self.settings.edge_threshold).to_acyclic()
-
-    def mechanism(self, index: int, latents: Tensor) -> Tensor:
-        """g_i of the parents in `graph`; for a root, which has none, zero: all of it is noise."""
-        parents = self.graph_mask[:, index]
-        if not bool(parents.any()):
-            return torch.zeros_like(latents[:, index])
-        return self.mechanisms.one(index, latents, self.mask * self.graph_mask)
-
-    @property
-    def graph_mask(self) -> Tensor:
-        return torch.as_tensor(self.graph.adjacency, dtype=self.adjacency.dtype, device=self.device)
-
-    def draw_noise(self, n: int, generator: torch.Generator) -> Tensor:
-        bank = self.noise_bank.cpu()
-        rows = torch.randint(len(bank), (n, bank.shape[1]), generator=generator)
-        return torch.stack([bank[rows[:, i], i] for i in range(bank.shape[1])], dim=1)
-
-    def to_units(self, index: int, latent: Tensor) -> Tensor:
-        return self.spec.variables[index].denormalise(latent.mean(-1))
-
-    def from_units(self, index: int, value: Tensor, latent: Tensor) -> Tensor:
-        return self.spec.variables[index].normalise(value)[:, None].expand_as(latent)
-
-    @torch.no_grad()
-    def encode(self, images: Any, labels: Any = None) -> Tensor:
-        """Images (B, C, H, W) to the endogenous latents' posterior means (B, n, k); labels help only with `encode_labels`."""
-        x = self.as_images(images)
-        if labels is None or self.label_head is None:
-            mean = in_batches(lambda part: self.posterior(part)[0], x)
-        else:
-            u = self.as_labels(labels, len(x))
-            mean = in_batches(lambda part, some: self.posterior(part, some, torch.ones(len(part), 1, device=part.device))[0], x, u)
-        return to_endogenous(mean, self.weights)
-
-    @torch.no_grad()
-    def decode(self, latents: Tensor) -> Tensor:
-        return in_batches(lambda part: torch.sigmoid(self.decoder(part.flatten(1))), self.as_latents(latents))
-
-    @torch.no_grad()
-    def log_weights(self, images: Any, labels: Any, samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Conditional likelihood p(x | u): log p(x | z) + log p(z | u) - log q(z | x, u), (samples, B), for z = (I - A^T)^-1 eps, eps ~ q.
-
-        p(z | u) is the conditional prior (Eq. 7) and q(z) the posterior pushed through the causal layer, q(eps) |det (I - A^T)|^k. The mean of
-        these weights is the ELBO of p(x | u), Eq. 10 without its KL of eps against N(0, I): z and eps are one variable in two coordinates, so
-        Eq. 10 charges the posterior twice and bounds the likelihood of no model. The absolute pixel error of the loss is no part of it either.
-        Nats of a Bernoulli likelihood on grey values compare models with the same likelihood, nothing else.
-        """
-        if labels is None:
-            raise QueryError(f"{self.name} has a prior p(z | u) that depends on the labels; give log_weights the labels of the images.")
-        if samples < 1:
-            raise QueryError(f"log_weights was asked for {samples} samples; ask for one at least.")
-        x = self.as_images(images)
-        u = self.as_labels(labels, len(x))
-        mean, log_variance = self.posterior(x, u, torch.ones(len(x), 1, device=x.device))
-        noise = torch.stack([torch.randn(mean.shape, generator=generator) for _ in range(samples)]).to(x.device)  # (samples, B, n, k)
-        z = to_endogenous(mean + torch.exp(0.5 * log_variance) * noise, self.weights)
-        log_det = inverse_and_log_det(structural_matrix(self.weights))[1]
-        log_posterior = log_normal(noise, 0.0, 0.0).sum((2, 3)) - 0.5 * log_variance.sum((1, 2)) + z.shape[-1] * log_det
-        log_prior = log_normal(z, self.spec.normalise(u)[..., None], 2 * math.log(self.settings.prior_std)).sum((2, 3))
-        log_pixels = in_batches(
-            lambda latents, truth: -negative_log_likelihood(self.decoder(latents), truth, self.settings.likelihood, self.settings.scale),
-            z.flatten(0, 1).flatten(1),
-            x.repeat(samples, 1, 1, 1),
-        )
-        return log_pixels.unflatten(0, (samples, len(x))) + log_prior - log_posterior
+        return super().graph
