@@ -10,6 +10,8 @@ from intervae.models.base import Model
 from intervae.models.beta_tcvae import BetaTCVAE
 from intervae.models.beta_vae import BetaVAE
 from intervae.models.causal_vae import CausalVAE
+from intervae.models.causal_vae_unsup import CausalVAEUnsup
+from intervae.models.condition_vae import ConditionVAE
 from intervae.models.dip_vae import DIPVAE
 from intervae.models.factor_vae import FactorVAE
 from intervae.models.ivae import IVAE
@@ -21,6 +23,8 @@ MODELS: dict[str, type[Model]] = {
     cls.name: cls
     for cls in (
         CausalVAE,
+        ConditionVAE,
+        CausalVAEUnsup,
         VAE,
         BetaVAE,
         LadderVAE,
@@ -39,4 +43,19 @@ def create(name: str, data: Dataset, *, seed: int = 0, **settings: Any) -> Model
     return MODELS[name](data.spec, seed=seed, **settings)
 
 
-__all__ = ["DIPVAE", "IVAE", "MODELS", "VAE", "BetaTCVAE", "BetaVAE", "CausalVAE", "FactorVAE", "LadderVAE", "Model", "create", "load"]
+__all__ = [
+    "DIPVAE",
+    "IVAE",
+    "MODELS",
+    "VAE",
+    "BetaTCVAE",
+    "BetaVAE",
+    "CausalVAE",
+    "CausalVAEUnsup",
+    "ConditionVAE",
+    "FactorVAE",
+    "LadderVAE",
+    "Model",
+    "create",
+    "load",
+]
