@@ -16,7 +16,10 @@ from intervae.models.dip_vae import DIPVAE
 from intervae.models.factor_vae import FactorVAE
 from intervae.models.ivae import IVAE
 from intervae.models.ladder_vae import LadderVAE
+from intervae.models.linear import ICA, PCA
+from intervae.models.raw_pixels import RawPixels
 from intervae.models.storage import load_model as load
+from intervae.models.untrained import UntrainedVAE
 from intervae.models.vae import VAE
 
 MODELS: dict[str, type[Model]] = {
@@ -32,6 +35,10 @@ MODELS: dict[str, type[Model]] = {
         FactorVAE,
         DIPVAE,
         IVAE,
+        PCA,
+        ICA,
+        RawPixels,
+        UntrainedVAE,
     )
 }
 
