@@ -32,15 +32,10 @@ def kl_standard_normal(mean: Tensor, log_variance: Tensor) -> Tensor:
 
 def kl_diagonal(mean: Tensor, log_variance: Tensor, prior_mean: Tensor | float, prior_log_variance: Tensor | float) -> Tensor:
     """KL between two factorised Gaussians, of (B, ...) to (B,); the prior may be anything that broadcasts, 0.0 included."""
-    return _total(kl_terms(mean, log_variance, prior_mean, prior_log_variance))
-
-
-def kl_terms(mean: Tensor, log_variance: Tensor, prior_mean: Tensor | float, prior_log_variance: Tensor | float) -> Tensor:
-    """KL(N(mean, exp(log_variance)) || N(prior_mean, exp(prior_log_variance))) of each number, in the shape of `mean`."""
     prior_log_variance = _tensor(prior_log_variance, mean)
     distance = (mean - prior_mean).square() * torch.exp(-prior_log_variance)
     log_ratio = log_variance - prior_log_variance
-    return 0.5 * (distance + log_ratio.exp() - 1 - log_ratio)
+    return _total(0.5 * (distance + log_ratio.exp() - 1 - log_ratio))
 
 
 def kl_pushed_forward(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from intervae.causal.gaussian import kl_terms, log_normal
+from intervae.causal.gaussian import log_normal
 from intervae.data.base import Batch, Dataset, Spec
 from intervae.errors import DataError, QueryError, UsageError
 from intervae.models.base import Model, in_batches
@@ -76,7 +76,9 @@ class Layer(NamedTuple):
     @property
     def kl(self) -> Tensor:
         """KL(q || p) of every unit, (B, d), given the layer above (below, for bottom-up inference) as it was drawn."""
-        return kl_terms(self.mean, self.variance.log(), self.prior_mean, self.prior_variance.log())
+        distance = self.mean - self.prior_mean
+        narrowing = self.variance / self.prior_variance
+        return 0.5 * (distance.square() / self.prior_variance + narrowing - narrowing.log() - 1)
 
     @property
     def log_ratio(self) -> Tensor:
@@ -86,9 +88,12 @@ class Layer(NamedTuple):
 
 
 def merge(mean: Tensor, variance: Tensor, prior_mean: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of the normalised product of two Gaussians: each counts by its precision."""
-    total = 1 / variance + 1 / prior_variance
-    return (mean / variance + prior_mean / prior_variance) / total, 1 / total
+    """Mean and variance of the normalised product of two Gaussians, in which each counts by its precision:
+
+    s2_q = 1 / (1 / s2 + 1 / s2_p),  mu_q = s2_q (mu / s2 + mu_p / s2_p); written with the share of the prior, s2 / (s2 + s2_p).
+    """
+    share = variance / (variance + prior_variance)
+    return torch.lerp(mean, prior_mean, share), share * prior_variance
 
 
 class Dense(nn.Sequential):
@@ -171,7 +176,8 @@ class LadderVAE(Model):
 
     # ---- the model --------------------------------------------------------------------------------------------------
     def infer(self, images: Tensor, noise: Sequence[Tensor] | None) -> list[Layer]:
-        """Every layer given images (B, C, H, W), from z_1 up; `noise` has (B, d_i) for each, or is None for the posterior means."""
+        """Every layer given images (B, C, H, W), from z_1 up; `noise` has (S B, d_i) for each, S draws for every image one after another
+        through the batch, or is None for the posterior means."""
         return self._ladder(images, noise) if self.settings.inference == "ladder" else self._bottom_up(images, noise)
 
     def _ladder(self, images: Tensor, noise: Sequence[Tensor] | None) -> list[Layer]:
@@ -180,7 +186,7 @@ class LadderVAE(Model):
         for gaussian in self.up:
             hidden, mean, variance = gaussian(handed)
             handed = hidden if self.settings.upward == "hidden" else mean
-            evidence.append((mean, variance))
+            evidence.append((_copies(mean, noise), _copies(variance, noise)))
         layers: list[Layer] = []
         for i in reversed(range(len(evidence))):
             mean, variance = evidence[i]
@@ -198,6 +204,8 @@ class LadderVAE(Model):
         handed, drawn = images, []
         for i, gaussian in enumerate(self.up):
             _, mean, variance = gaussian(handed)
+            if i == 0:
+                mean, variance = _copies(mean, noise), _copies(variance, noise)
             handed = _draw(mean, variance, noise, i)
             drawn.append((handed, mean, variance))
         top = drawn[-1][0]
@@ -218,21 +226,20 @@ class LadderVAE(Model):
         settings, images = self.settings, batch["images"]
         if settings.binarise:
             images = (torch.rand(images.shape, device=images.device, generator=generator) < images).to(images.dtype)
-        inside, outside = settings.importance_samples, settings.monte_carlo_samples
-        images = images.repeat(inside * outside, *[1] * (images.ndim - 1))
-        noise = [torch.randn(len(images), size, device=images.device, generator=generator) for size in settings.latents]
-        layers = self.infer(images, noise)
-        misfit = self.misfit(layers[0].z, images)
-        kls = [layer.kl.sum(1) for layer in layers]
+        inside, draws = settings.importance_samples, settings.importance_samples * settings.monte_carlo_samples
+        noise = torch.randn(draws * len(images), sum(settings.latents), device=images.device, generator=generator)
+        layers = self.infer(images, noise.split(list(settings.latents), dim=1))
+        misfit = self.misfit(layers[0].z, images.repeat(draws, 1, 1, 1))
+        kls = torch.stack([layer.kl.sum() for layer in layers]) / len(noise)
         beta = (batch["step"] / self.warm_up_steps.clamp(min=1.0)).clamp(max=1.0) if settings.warm_up else 1.0
-        terms = {"reconstruction": misfit.mean(), "kl": torch.stack(kls).sum(0).mean()}
+        terms = {"reconstruction": misfit.mean(), "kl": kls.sum()}
         if inside == 1:
             loss = terms["reconstruction"] + beta * terms["kl"]
         else:
             ratio = torch.stack([layer.log_ratio for layer in layers]).sum(0)
             log_weights = (beta * ratio - misfit).unflatten(0, (inside, -1))
             loss = math.log(inside) - log_weights.logsumexp(0).mean()
-        return {"loss": loss, **terms, **{f"kl_z{i + 1}": kl.mean() for i, kl in enumerate(kls)}}
+        return {"loss": loss, **terms, **{f"kl_z{i + 1}": kls[i] for i in range(len(layers))}}
 
     # ---- training ---------------------------------------------------------------------------------------------------
     def phases(self) -> list[Phase]:
@@ -318,10 +325,9 @@ class LadderVAE(Model):
             noise = torch.randn(samples, *shape, generator=generator, device=x.device)
         else:
             noise = torch.stack([torch.randn(shape, generator=generator) for _ in range(samples)]).to(x.device)
-        pictures = x.repeat(samples, *[1] * (x.ndim - 1))
-        layers = self.infer(pictures, noise.flatten(0, 1).split(list(sizes), dim=1))
+        layers = self.infer(x, noise.flatten(0, 1).split(list(sizes), dim=1))
         ratio = torch.stack([layer.log_ratio for layer in layers]).sum(0)
-        return (ratio - self.misfit(layers[0].z, pictures)).unflatten(0, (samples, len(x)))
+        return (ratio - self.misfit(layers[0].z, x.repeat(samples, 1, 1, 1))).unflatten(0, (samples, len(x)))
 
     @torch.no_grad()
     def unit_kl(self, images: Any, generator: torch.Generator | None = None) -> Tensor:
@@ -329,6 +335,11 @@ class LadderVAE(Model):
         x = self.as_images(images)
         noise = [torch.randn(len(x), size, generator=generator).to(x.device) for size in self.settings.latents]
         return in_batches(lambda part, *some: torch.cat([layer.kl for layer in self.infer(part, some)], dim=1), x, *noise).mean(0)
+
+
+def _copies(evidence: Tensor, noise: Sequence[Tensor] | None) -> Tensor:
+    """What the picture says (B, d), once for every draw: (S B, d)."""
+    return evidence if noise is None or len(noise[0]) == len(evidence) else evidence.repeat(len(noise[0]) // len(evidence), 1)
 
 
 def _draw(mean: Tensor, variance: Tensor, noise: Sequence[Tensor] | None, index: int) -> Tensor:

@@ -10,6 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
+EPSILON = 1e-5  # added to variances
+MOMENTUM = 0.1  # how far the kept statistics move towards the last batch's
+
+
 class BatchNorm(nn.Module):
     """(B, features, ...) normalised over all axes but axis 1: by the batch's statistics in training, by the kept ones in eval mode.
 
@@ -20,21 +24,20 @@ class BatchNorm(nn.Module):
     mean: Tensor
     variance: Tensor
 
-    def __init__(self, features: int, *, momentum: float = 0.1, epsilon: float = 1e-5, affine: bool = True) -> None:
+    def __init__(self, features: int) -> None:
         super().__init__()
-        self.momentum, self.epsilon = momentum, epsilon
-        self.gain = nn.Parameter(torch.ones(features)) if affine else None
-        self.shift = nn.Parameter(torch.zeros(features)) if affine else None
+        self.gain = nn.Parameter(torch.ones(features))
+        self.shift = nn.Parameter(torch.zeros(features))
         self.register_buffer("mean", torch.zeros(features))
         self.register_buffer("variance", torch.ones(features))
-        self.seen: tuple[Tensor, Tensor] | None = None  # of the last batch in training; no state that is saved
+        self.seen: tuple[Tensor, Tensor] | None = None  # mean and 1 / standard deviation of the last batch in training; not saved
 
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
-            return functional.batch_norm(inputs, self.mean, self.variance, self.gain, self.shift, False, 0.0, self.epsilon)
+            return functional.batch_norm(inputs, self.mean, self.variance, self.gain, self.shift, False, 0.0, EPSILON)
         # without running statistics nothing is written, and the batch's own come back beside the result
-        output, mean, inverse_std = torch.native_batch_norm(inputs, self.gain, self.shift, None, None, True, 0.0, self.epsilon)
-        self.seen = mean.detach(), inverse_std.detach().pow(-2) - self.epsilon
+        output, mean, inverse_std = torch.native_batch_norm(inputs, self.gain, self.shift, None, None, True, 0.0, EPSILON)
+        self.seen = mean.detach(), inverse_std.detach()
         return output
 
 
@@ -45,10 +48,21 @@ def normalisers(module: nn.Module) -> list[BatchNorm]:
 @torch.no_grad()
 def update_statistics(module: nn.Module) -> None:
     """Move every layer's kept statistics towards those of its last batch; belongs into `Phase.after_step`."""
-    for layer in normalisers(module):
-        if layer.seen is not None:
-            for kept, seen in zip((layer.mean, layer.variance), layer.seen, strict=True):
-                kept.lerp_(seen.to(kept.dtype), layer.momentum)
+    layers = [layer for layer in normalisers(module) if layer.seen is not None]
+    if layers:
+        means, variances = _seen(layers)
+        # one kernel for all layers, not one each
+        torch._foreach_lerp_([layer.mean for layer in layers], means, MOMENTUM)
+        torch._foreach_lerp_([layer.variance for layer in layers], variances, MOMENTUM)
+
+
+def _seen(layers: list[BatchNorm]) -> tuple[list[Tensor], list[Tensor]]:
+    """Means and variances of the last batch."""
+    means = [layer.seen[0].to(layer.mean.dtype) for layer in layers if layer.seen is not None]
+    inverse_stds = [layer.seen[1].to(layer.mean.dtype) for layer in layers if layer.seen is not None]
+    variances = torch._foreach_pow(inverse_stds, -2)
+    torch._foreach_sub_(variances, EPSILON)
+    return means, list(variances)
 
 
 @torch.no_grad()
@@ -65,10 +79,8 @@ def measure_statistics(module: nn.Module, run: Callable[[Any], Any], batches: It
     for batch in batches:
         run(batch)
         count += 1
-        for total, layer in zip(sums, layers, strict=True):
-            assert layer.seen is not None
-            mean, variance = (value.double() for value in layer.seen)
-            total += torch.stack([mean, mean.square(), variance])
+        for total, mean, variance in zip(sums, *_seen(layers), strict=True):
+            total += torch.stack([mean.double(), mean.double().square(), variance.double()])
     module.train(was_training)
     for total, layer in zip(sums, layers, strict=True) if count else ():
         mean, square, variance = total / count
