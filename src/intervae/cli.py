@@ -379,6 +379,8 @@ def reproduce(
     runs: Annotated[Path, typer.Option(help="Where the runs go; what is finished there is not done again.")] = Path("runs"),
     results: Annotated[Path, typer.Option(help="Where NAME.json and NAME.md go.")] = Path("results"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a NAME.json that has more seeds.")] = False,
+    only: Annotated[str, typer.Option(help="Run the jobs with this in their name, for a later table.", show_default=False)] = "",
+    together: Annotated[int | None, typer.Option(min=1, help="Runs at once.", show_default="8 on a GPU, else 1")] = None,
     table: Annotated[bool, typer.Option("--table", help="Run nothing: only write NAME.md again from NAME.json.")] = False,
 ) -> None:
     """Run an experiment and print its table beside the paper's numbers."""
@@ -390,9 +392,12 @@ def reproduce(
     if table:
         write_table(find(experiment, EXPERIMENTS), results)
     else:
-        run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, overwrite=overwrite, tell=say)
+        how = {"only": only, "together": together, "overwrite": overwrite}
+        run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, tell=say, **how)
+        if only:
+            return say(f"the numbers are in {runs / experiment}; without --only the table is made")
     out.print(Markdown((results / f"{experiment}.md").read_text(encoding="utf-8")), width=max(out.width, 120))
-    say(f"wrote {results / experiment}{'.md' if table else '.json and .md'}")
+    return say(f"wrote {results / experiment}{'.md' if table else '.json and .md'}")
 
 
 if __name__ == "__main__":

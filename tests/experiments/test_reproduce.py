@@ -313,10 +313,10 @@ def test_a_registered_experiment_names_what_exists(experiment: Experiment) -> No
     assert experiment.seeds >= 3
     for job in experiment.jobs:
         assert job.data in {entry.name for entry in datasets()}
-        if isinstance(job, Train):
+        if isinstance(job, Train) and job.model != "ground-truth":
             assert ("r2" in experiment.shown) == ("r2_min" in experiment.shown)  # the parts with the whole
             build_settings(MODELS[job.model].Settings, job.settings)
-        else:
+        elif isinstance(job, Discover):
             assert job.model in METHODS
 
 

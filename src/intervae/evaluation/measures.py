@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 import torch
 
 from intervae import metrics
+from intervae.data.simulators.base import Simulator
 from intervae.evaluation.subject import Subject
 from intervae.metrics.base import Measurement
 from intervae.models.base import answers
@@ -18,6 +21,7 @@ from intervae.models.causal import CausalModel
 Measure = Callable[[Subject], list[Measurement]]
 COUNTERFACTUAL_IMAGES = 512
 AXIOM_IMAGES = 128  # each is asked about some 30 times for every variable
+FITTING = threading.Lock()
 LIKELIHOOD_IMAGES, LIKELIHOOD_SAMPLES = 128, 64
 
 
@@ -43,7 +47,8 @@ def counterfactual(subject: Subject) -> list[Measurement]:
     """Against the simulator's truth; the variables re-measured by a reader trained on the simulator's pictures, whose quality comes last."""
     model, data, part = subject.model, subject.data, subject.part(COUNTERFACTUAL_IMAGES)
     assert data.simulator is not None
-    reader, quality = metrics.simulator_reader(data.simulator, data.spec.image_shape[-1])
+    with FITTING:
+        reader, quality = _reader(data.simulator, data.spec.image_shape[-1])
     images, exogenous = part.images.cpu().numpy(), part.fields["exogenous"].cpu().numpy()
     found = metrics.counterfactual_errors(subject.counterfactual, data.simulator, images, exogenous, data.variables, reader=reader)
     if isinstance(model, CausalModel):
@@ -55,6 +60,12 @@ def counterfactual(subject: Subject) -> list[Measurement]:
         moved = metrics.latent_movement(intervene, latents, data.variables, model.graph)
         found += [moved] if moved is not None else []
     return found + quality
+
+
+@functools.lru_cache(maxsize=2)
+def _reader(simulator: Simulator, size: int) -> Any:
+    """Fitted once for all models that are judged on the same data."""
+    return metrics.simulator_reader(simulator, size)
 
 
 def axioms(subject: Subject) -> list[Measurement]:

@@ -71,10 +71,13 @@ class Subject:
 
     @cached_property
     def information(self) -> dict[str, Measurement]:
-        """MIC and TIC of every label with the variable that stands for it, by metric."""
+        """MIC and TIC of every label with the variable that stands for it, by metric; `_unmatched` takes the latents in the order they come."""
         table = self.tables
         rows = self.rows(MOST_FOR_INFORMATION)
         found = concept_information(table.latents[rows], table.labels[rows], table.names, matching=table.matching)
+        if table.matching != "identity" and table.latents.shape[1] >= len(table.names):
+            plain = concept_information(table.latents[rows, : len(table.names)], table.labels[rows], table.names, matching="identity")
+            found += [replace(m, metric=f"{m.metric}_unmatched") for m in plain]
         return {m.metric: self.named(m) for m in found}
 
     def rows(self, most: int) -> np.ndarray:

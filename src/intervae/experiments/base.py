@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import statistics
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,16 +15,22 @@ from pathlib import Path
 from typing import Any
 
 import intervae
+from intervae.data.base import Dataset
 from intervae.data.registry import load_data
 from intervae.discovery import discover
 from intervae.errors import RunError, TrainingError, UsageError, unknown
-from intervae.evaluation import evaluate, write_evaluation
+from intervae.evaluation import METRICS, evaluate, write_evaluation
+from intervae.evaluation.subject import Subject
 from intervae.files import read_json, write_json, write_text
 from intervae.models import create
+from intervae.models.base import Model
 from intervae.models.storage import hardware, load_model, revision, versions
 from intervae.report import write_figures
 from intervae.training import choose_device, fit
+from intervae.training.together import run_together
 
+TOGETHER = 8  # runs at once on a GPU; see benchmarks/together.py
+LOADING = threading.Lock()
 Numbers = dict[str, float]  # metric, or "metric|part" for one variable's share of it -> value
 
 
@@ -36,6 +44,8 @@ class Job(ABC):
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the model or method
     variant: str = ""
     paper: Mapping[str, float] = field(default_factory=dict)  # metric -> the paper's number
+    training: Mapping[str, Any] = field(default_factory=dict)  # options of the training
+    seeds: int | None = None  # where not as many as the experiment's
 
     @property
     def key(self) -> str:
@@ -50,20 +60,37 @@ class Job(ABC):
 class Train(Job):
     """Train a model, evaluate it on the test split, draw its pictures. A run that was stopped goes on where it was."""
 
+    metrics: tuple[str, ...] = ()  # entries of METRICS; without any, all that apply
+
     def run(self, seed: int, device: str, folder: Path) -> Numbers:
-        data = load_data(self.data, **self.options)
-        model = create(self.model, data, **self.settings)
-        started = (folder / "config.json").is_file()
-        result = fit(model, data, seed=seed, out=folder, device=device, resume=started, checkpoint_seconds=60, tensorboard=False)
-        model = load_model(folder, device)
-        measurements = evaluate(model, data)
+        data = self.load()
+        model, seconds = self.train(data, seed, device, folder)
+        measurements = evaluate(model, data, [name for name in self.metrics if METRICS[name].applies(Subject(model, data))])
         write_evaluation(folder, measurements)
         write_figures(model, data, folder)
-        numbers: Numbers = {"train_seconds": result.seconds}
+        numbers: Numbers = {"train_seconds": seconds}
         for m in measurements:
             numbers[m.metric] = m.value
             numbers |= {f"{m.metric.removesuffix('_min')}|{name}": value for name, value in m.per_variable.items()}
         return numbers
+
+    def load(self) -> Dataset:
+        """The data, read once for all jobs that share them."""
+        with LOADING:
+            return _load(self.data, json.dumps(dict(self.options), sort_keys=True))
+
+    def train(self, data: Dataset, seed: int, device: str, folder: Path) -> tuple[Model, float]:
+        """The trained model, as it is loaded from its run, and the seconds that it took."""
+        model = create(self.model, data, **self.settings)
+        started = (folder / "config.json").is_file()
+        options = {"checkpoint_seconds": 60, "tensorboard": False, **self.training}
+        result = fit(model, data, seed=seed, out=folder, device=device, resume=started, **options)
+        return load_model(folder, device), result.seconds
+
+
+@functools.lru_cache(maxsize=2)
+def _load(name: str, options: str) -> Dataset:
+    return load_data(name, **json.loads(options))
 
 
 @dataclass(frozen=True)
@@ -98,6 +125,8 @@ def reproduce(
     runs: str | Path = "runs",
     results: str | Path = "results",
     overwrite: bool = False,
+    only: str = "",
+    together: int | None = None,
     command: str = "",
     tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
@@ -106,35 +135,48 @@ def reproduce(
     Arguments:
         seeds: 0 .. seeds - 1; the experiment's own number without it.
         overwrite: also replace a NAME.json that has more seeds than these.
+        only: run the jobs whose key has this in it, and write no table: to spread a grid over machines, each with its part. Bring their
+            `runs` together, and the same command without `only` makes the table.
+        together: runs at once, on streams of their own; without it, TOGETHER on a GPU and 1 elsewhere.
         tell: called with a line after each job and seed.
 
     Returns:
-        What the JSON file holds.
+        What the JSON file holds; with `only`, just its rows.
     """
-    count = experiment.seeds if seeds is None else seeds
-    if count < 1:
-        raise UsageError(f"--seeds {count}: at least one seed is needed.")
-    before = 0 if overwrite else _seeds_in(Path(results) / f"{experiment.name}.json")
+    if seeds is not None and seeds < 1:
+        raise UsageError(f"--seeds {seeds}: at least one seed is needed.")
+    jobs = [job for job in experiment.jobs if only in job.key]
+    if not jobs:
+        raise UsageError(f"--only {only}: no job of {experiment.name} has that in its name; they are {', '.join(j.key for j in experiment.jobs)}.")
+    counts = [seeds or job.seeds or experiment.seeds for job in jobs]
+    count = max(counts)
+    before = 0 if overwrite or only else _seeds_in(Path(results) / f"{experiment.name}.json")
     if before > count:
         raise UsageError(
             f"{Path(results) / experiment.name}.json has {before} seeds and would be replaced by {count}; choose another --results folder, or pass "
             "--overwrite."
         )
     where = str(choose_device(device))
-    rows: list[dict[str, Any]] = []
+    workers = together if together is not None else TOGETHER if where.startswith("cuda") else 1
+    todo = [(job, seed) for job, own in zip(jobs, counts, strict=True) for seed in range(own)]
+    tasks = [functools.partial(_once, job, seed, where, Path(runs) / experiment.name / f"{job.key}-{seed}") for job, seed in todo]
+    found: dict[int, dict[str, Any]] = {}
+    for number, kept in run_together(tasks, workers, where):
+        (job, seed), found[number] = todo[number], kept
+        shown = [f"{m} {kept['numbers'][m]:.4g}" for m in experiment.shown if m in kept["numbers"]]
+        tell(f"{job.key} seed {seed}: " + ", ".join(shown))
     made: dict[str, list[str]] = {"revision": [], "hardware": []}  # of every number, those kept from earlier included
-    for job in experiment.jobs:
-        per_seed: dict[int, Numbers] = {}
-        for seed in range(count):
-            kept = _once(job, seed, where, Path(runs) / experiment.name / f"{job.key}-{seed}")
-            per_seed[seed] = kept["numbers"]
-            for key, values in made.items():
-                values += [kept[key]] if kept[key] not in values else []
-            tell(f"{job.key} seed {seed}: " + ", ".join(f"{m} {per_seed[seed][m]:.4g}" for m in experiment.shown if m in per_seed[seed]))
-        rows += _rows(job, per_seed)
+    for number in sorted(found):
+        for key, values in made.items():
+            values += [found[number][key]] if found[number][key] not in values else []
+    rows: list[dict[str, Any]] = []
+    for job in jobs:
+        rows += _rows(job, {seed: found[number]["numbers"] for number, (other, seed) in enumerate(todo) if other is job})
+    if only:
+        return {"rows": rows}
     document = {
         "experiment": experiment.name,
-        "command": command or f"intervae reproduce {experiment.name} --seeds {count}",
+        "command": command or f"intervae reproduce {experiment.name}{f' --seeds {count}' if len(set(counts)) == 1 else ''}",
         **{key: ", ".join(values) for key, values in made.items()},
         "versions": versions(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -213,7 +255,7 @@ def markdown(experiment: Experiment, document: Mapping[str, Any]) -> str:
             lines.append(
                 f"| {row['data']} | {row['model']} | {row['variant']} | {row['metric']} | {row['mean']:.4g} ± {row['std']:.2g} | {spread} | {paper} |"
             )
-    seeds = len(next(iter(document["rows"]))["per_seed"])
+    seeds = " or ".join(str(count) for count in sorted({len(row["per_seed"]) for row in document["rows"]}))
     lines += ["", f"{seeds} seeds, none dropped; {document['hardware']}, revision {document['revision']}, {document['date']}. Made by:", ""]
     return "\n".join([*lines, "```", document["command"], "```", ""])
 

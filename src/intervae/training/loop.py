@@ -177,12 +177,16 @@ class Trainer:
         self.log = MetricsLog(self.out, self.progress.log_bytes, self.options.tensorboard)
         self.clock = time.monotonic() - self.progress.seconds
         phases = self.model.phases()
+        matrix_precision = torch.get_float32_matmul_precision()
         try:
+            if self.options.precision == "tf32":
+                torch.set_float32_matmul_precision("high")
             with Bar(self.options.progress) as self.bar:
                 for number in range(self.progress.phase, len(phases)):
                     self._run_phase(number, phases[number])
         finally:
             self.log.close()
+            torch.set_float32_matmul_precision(matrix_precision)
         self.model.trained = True
         self.model.eval()
         self.progress.finished = True

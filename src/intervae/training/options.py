@@ -16,14 +16,15 @@ class Options:
 
     Arguments:
         cuda_graph: capture the whole step once and replay it: these small models wait for kernel launches, not for arithmetic.
-        precision: float32 (a GPU's convolutions use its TF32 units, torch's default), or bf16 autocast.
+        precision: float32 (a GPU's convolutions use its TF32 units, torch's default), tf32 (its matrix products too; a setting of the whole
+            process while the run lasts), or bf16 autocast.
         checkpoint_seconds: how much work a killed run may lose; 0 writes after every epoch.
         tensorboard: write event files too, where the package is installed.
         progress: a bar with the time left; None shows it on a terminal only.
     """
 
     cuda_graph: bool = True
-    precision: Literal["float32", "bf16"] = "float32"
+    precision: Literal["float32", "tf32", "bf16"] = "float32"
     checkpoint_seconds: float = 10.0
     tensorboard: bool = True
     progress: bool | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,12 @@ def _tensorboard(folder: Path, step: int) -> Any:
 
 
 class Bar:
-    """A progress bar per phase on standard error; silent when that is not a terminal."""
+    """A progress bar per phase on standard error; silent when that is not a terminal, or where several runs share it."""
 
     def __init__(self, shown: bool | None) -> None:
         console = Console(stderr=True)
-        visible = console.is_terminal and sys.stderr.isatty() if shown is None else shown
+        on_terminal = console.is_terminal and sys.stderr.isatty() and threading.current_thread() is threading.main_thread()
+        visible = on_terminal if shown is None else shown
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
