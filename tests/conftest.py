@@ -29,6 +29,8 @@ SMALL = {"dims": 2, "latents": 3, "channels": (8, 8), "hidden": 32, "mechanism_h
 QUICK: dict[str, Callable[[Dataset], dict[str, Any]]] = {
     "factor-vae": lambda _: {"discriminator_layers": 3, "discriminator_width": 16},
     "causal-vae": lambda data: {"graph": data.graph or "joint"},
+    "info-gan": lambda _: {"noise": 4, "categories": (3,), "code_hidden": 8},
+    "causal-gan": lambda data: {"graph": data.graph, "noise": 4, "controller_epochs": 2, "controller_batch": 16, "controller_batches": 1},
     "ladder-vae": lambda _: {"latents": (4, 3, 2), "widths": (16, 12, 8)},
 }
 

@@ -9,11 +9,13 @@ from intervae.errors import unknown
 from intervae.models.base import Model
 from intervae.models.beta_tcvae import BetaTCVAE
 from intervae.models.beta_vae import BetaVAE
+from intervae.models.causal_gan import CausalGAN
 from intervae.models.causal_vae import CausalVAE
 from intervae.models.causal_vae_unsup import CausalVAEUnsup
 from intervae.models.condition_vae import ConditionVAE
 from intervae.models.dip_vae import DIPVAE
 from intervae.models.factor_vae import FactorVAE
+from intervae.models.info_gan import InfoGAN
 from intervae.models.ivae import IVAE
 from intervae.models.ladder_vae import LadderVAE
 from intervae.models.linear import ICA, PCA
@@ -35,6 +37,8 @@ MODELS: dict[str, type[Model]] = {
         FactorVAE,
         DIPVAE,
         IVAE,
+        InfoGAN,
+        CausalGAN,
         PCA,
         ICA,
         RawPixels,
@@ -57,10 +61,12 @@ __all__ = [
     "VAE",
     "BetaTCVAE",
     "BetaVAE",
+    "CausalGAN",
     "CausalVAE",
     "CausalVAEUnsup",
     "ConditionVAE",
     "FactorVAE",
+    "InfoGAN",
     "LadderVAE",
     "Model",
     "create",

@@ -25,7 +25,6 @@ from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.adversarial import PictureGenerator, Trunk, discriminator_loss, generator_loss, gradient_penalty, leaky_net, uniform
 from intervae.nets.norm import update_statistics
 
-LABEL_BATCHES = 32  # in an epoch of the controller at least; few labels are repeated
 CERTAINTY = 0.2  # a binary label becomes a probability of 0.5 plus or minus this, and more
 NOISE_RATE, NOISE_LIMIT = 10.0, 0.25  # of the exponential noise that makes it more, and where that is cut off
 PROPOSALS = 4096  # draws of the controller at a time, for conditioning by rejection
@@ -45,6 +44,7 @@ class CausalGANSettings:
     penalty_weight: float = 0.1  # of the critic's gradient penalty [lambda]
     controller_rate: float = 3e-3
     controller_batch: int = 128
+    controller_batches: int = 32  # in an epoch at least: few labels are repeated
     controller_epochs: int = 40
     noise: int = 100  # inputs of the generator beside the labels, uniform in (-1, 1) [z]
     channels: tuple[int, ...] = (64, 128, 256, 512)  # of the discriminator and the labelers; the generator mirrors them
@@ -58,7 +58,16 @@ class CausalGANSettings:
     momentum: float = 0.5  # of Adam [beta_1]
 
     def __post_init__(self) -> None:
-        for name in ("controller_noise", "controller_layers", "controller_hidden", "critic_hidden", "critic_steps", "noise", "generator_steps"):
+        for name in (
+            "controller_noise",
+            "controller_layers",
+            "controller_hidden",
+            "critic_hidden",
+            "critic_steps",
+            "controller_batches",
+            "noise",
+            "generator_steps",
+        ):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name}={getattr(self, name)} must be 1 or more.")
         if self.penalty_weight < 0 or self.anti_labeler_steps <= 0 or not 0 <= self.momentum < 1:
@@ -242,9 +251,8 @@ class CausalGAN(Model):
         return [labels, pictures]
 
     def labels_alone(self, data: Dataset, seed: int) -> Dataset:
-        """The data of the controller's phase: no pictures, and few labels repeated, so that an epoch has LABEL_BATCHES batches at least."""
-        rows = len(data.train)
-        times = math.ceil(LABEL_BATCHES * self.settings.controller_batch / rows)
+        """The data of the controller's phase: no pictures, and few labels repeated, so that an epoch has its `controller_batches`."""
+        times = math.ceil(self.settings.controller_batches * self.settings.controller_batch / len(data.train))
         return replace(data, train=Split(labels=data.train.labels.repeat(times, 1)), validation=Split(labels=data.validation.labels))
 
     # ---- queries ----------------------------------------------------------------------------------------------------
