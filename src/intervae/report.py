@@ -34,13 +34,14 @@ def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
         written.append(out / "training.png")
         figures.training_curves(written[-1], epochs)
     if answers(type(model), "graph"):
+        truth = data.graph if data.graph is not None and data.graph.names == model.graph.names else None
         for suffix in ("png", "svg"):
             written.append(out / f"graph.{suffix}")
-            figures.draw_graph(written[-1], model.graph, true_graph=data.graph)
+            figures.draw_graph(written[-1], model.graph, true_graph=truth)
         history = [np.array(line["adjacency"]) for line in lines if "adjacency" in line]
         if history:
             written.append(out / "adjacency.png")
-            figures.adjacency_history(written[-1], history, model.latent_names, true_graph=data.graph)
+            figures.adjacency_history(written[-1], history, model.latent_names, true_graph=truth)
     if isinstance(model, CausalModel) and model.latent_names == data.names and data.spec.frames is None:
         written += _label_figures(model, data, out)
     return written
