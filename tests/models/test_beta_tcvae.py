@@ -17,7 +17,7 @@ from intervae.errors import UsageError
 from intervae.models import BetaTCVAE
 from intervae.models.storage import load_model
 
-SMALL = {"latents": 3, "dims": 2, "channels": (8, 8), "hidden": 32, "epochs": 1, "batch_size": 16}
+SMALL: dict[str, Any] = {"latents": 3, "dims": 2, "channels": (8, 8), "hidden": 32, "epochs": 1, "batch_size": 16}
 
 
 def batch_of(data: Dataset, n: int = 8, step: float = 0.0) -> dict[str, Tensor]:
@@ -99,7 +99,7 @@ def test_a_larger_n_moves_the_weighted_parts_by_constants_and_no_gradient(make_d
         found.append(terms_of(model, batch_of(data)))
         model.zero_grad()
         model.loss(batch_of(data), torch.Generator().manual_seed(0))["loss"].backward()
-        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))  # type: ignore[union-attr]
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
     moved = {key: found[1][key] - found[0][key] for key in found[0]}
     for key, times in (("mutual_information", 1), ("total_correlation", 5), ("dimension_kl", -6)):
         assert moved[key] == pytest.approx(times * np.log(10), abs=1e-3)
@@ -128,7 +128,7 @@ def test_stratified_sampling_is_as_pure_as_weighted(make_data: Any) -> None:
     models = [spread_out(BetaTCVAE(data.spec, sampling="stratified", seed=seed, **SMALL)) for seed in range(2)]
     for n, model in enumerate(models):
         model.training_samples.fill_(50 * (n + 1))
-    parameters, buffers = stack_module_state(models)  # type: ignore[arg-type]
+    parameters, buffers = stack_module_state(models)
 
     class Loss(torch.nn.Module):
         def __init__(self) -> None:
@@ -150,4 +150,4 @@ def test_stratified_sampling_is_as_pure_as_weighted(make_data: Any) -> None:
 def test_wrong_settings_are_refused(make_data: Any) -> None:
     for wrong in ({"beta": -1.0}, {"information_weight": -0.1}, {"warm_up_steps": -1}, {"sampling": "importance"}):
         with pytest.raises(UsageError, match=next(iter(wrong))):
-            BetaTCVAE(make_data().spec, **wrong)  # type: ignore[arg-type]
+            BetaTCVAE(make_data().spec, **wrong)

@@ -13,7 +13,7 @@ from intervae.causal.gaussian import reparametrise
 from intervae.errors import UsageError
 from intervae.models import DIPVAE, VAE
 
-SMALL = {"latents": 3, "dims": 2, "channels": (8, 8), "hidden": 32, "epochs": 1, "batch_size": 16}
+SMALL: dict[str, Any] = {"latents": 3, "dims": 2, "channels": (8, 8), "hidden": 32, "epochs": 1, "batch_size": 16}
 
 
 def setup(make_data: Any, **settings: Any) -> tuple[DIPVAE, dict[str, Tensor]]:
@@ -87,4 +87,4 @@ def test_latents_with_the_identity_as_covariance_cost_nothing(make_data: Any, mo
 def test_wrong_settings_are_refused(make_data: Any) -> None:
     for wrong in ({"kind": "iii"}, {"diagonal_weight": -1.0}, {"off_diagonal_weight": -1.0}):
         with pytest.raises(UsageError, match=next(iter(wrong))):
-            DIPVAE(make_data().spec, **wrong)  # type: ignore[arg-type]
+            DIPVAE(make_data().spec, **wrong)

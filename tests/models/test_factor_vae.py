@@ -16,8 +16,8 @@ from intervae.errors import UsageError
 from intervae.models import VAE, FactorVAE
 from intervae.nets.latents import permute_dims
 
-NETS = {"latents": 3, "dims": 2, "channels": (8, 8), "hidden": 32, "epochs": 2, "batch_size": 16}
-SMALL = {**NETS, "discriminator_layers": 3, "discriminator_width": 16}
+NETS: dict[str, Any] = {"latents": 3, "dims": 2, "channels": (8, 8), "hidden": 32, "epochs": 2, "batch_size": 16}
+SMALL: dict[str, Any] = {**NETS, "discriminator_layers": 3, "discriminator_width": 16}
 
 
 def batch_of(data: Dataset, n: int = 8) -> dict[str, Tensor]:
@@ -86,7 +86,7 @@ def test_the_discriminator_is_the_papers_unless_asked_otherwise(make_data: Any) 
     assert len(model.discriminator) == 11
     for wrong in ({"gamma": -1.0}, {"discriminator_layers": 0}, {"discriminator_width": 0}, {"batch_size": 1}):
         with pytest.raises(UsageError, match=next(iter(wrong))):
-            FactorVAE(make_data().spec, **wrong)  # type: ignore[arg-type]
+            FactorVAE(make_data().spec, **wrong)
 
 
 # ---- the density-ratio trick ----------------------------------------------------------------------------------------

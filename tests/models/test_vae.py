@@ -15,7 +15,7 @@ from intervae.errors import DataError, QueryError, UsageError
 from intervae.metrics import likelihood_bounds
 from intervae.models import VAE, BetaVAE
 
-SMALL = {"latents": 3, "dims": 2, "channels": (8, 8), "hidden": 32, "epochs": 2, "batch_size": 16}
+SMALL: dict[str, Any] = {"latents": 3, "dims": 2, "channels": (8, 8), "hidden": 32, "epochs": 2, "batch_size": 16}
 DRAWS = 8000
 
 
@@ -175,7 +175,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         VAE(Spec((1, 8, 8), frames=4))
     for wrong in ({"latents": 0}, {"dims": 0}, {"scale": 0.0}):
         with pytest.raises(UsageError, match=next(iter(wrong))):
-            VAE(Spec((1, 8, 8)), **wrong)  # type: ignore[arg-type]
+            VAE(Spec((1, 8, 8)), **wrong)
     for wrong in ({"beta": -1.0}, {"capacity": -1.0}, {"capacity_steps": 0}):
         with pytest.raises(UsageError, match=next(iter(wrong))):
-            BetaVAE(Spec((1, 8, 8)), **wrong)  # type: ignore[arg-type]
+            BetaVAE(Spec((1, 8, 8)), **wrong)

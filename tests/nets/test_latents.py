@@ -110,7 +110,7 @@ def test_over_all_batches_the_stratified_estimate_of_the_density_is_exact() -> N
 
 def test_a_batch_larger_than_the_training_data_is_taken_for_the_whole() -> None:
     for sampling in ("weighted", "stratified"):
-        few, same = (mixture_log_weights(8, torch.tensor(n), sampling) for n in (1.0, 8.0))  # type: ignore[arg-type]
+        few, same = (mixture_log_weights(8, torch.tensor(n), sampling) for n in (1.0, 8.0))
         assert torch.isfinite(few).all()
         assert torch.equal(few, same)
 

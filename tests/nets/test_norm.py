@@ -96,7 +96,7 @@ def test_statistics_are_updated_once_for_each_call_and_only_after_a_batch() -> N
 def test_measured_statistics_are_those_of_the_whole_data() -> None:
     """One layer behind a linear map: the statistics over batches together are those of all rows at once."""
     data = draws((60, 4))
-    net = nn.Sequential(nn.Linear(4, 5), BatchNorm(5)).double().eval()
+    net: Any = nn.Sequential(nn.Linear(4, 5), BatchNorm(5)).double().eval()
     net[1].mean.fill_(7)
     measure_statistics(net, net, data.split(12))
     with torch.no_grad():
@@ -110,7 +110,7 @@ def test_measured_statistics_are_those_of_the_whole_data() -> None:
 
 
 def test_without_data_the_statistics_stay() -> None:
-    net = nn.Sequential(BatchNorm(3), nn.Linear(3, 2), BatchNorm(2))
+    net: Any = nn.Sequential(BatchNorm(3), nn.Linear(3, 2), BatchNorm(2))
     assert len(normalisers(net)) == 2
     net.train()
     measure_statistics(net, net, [])
@@ -123,7 +123,7 @@ def test_many_layers_can_run_at_once() -> None:
     with torch.no_grad():
         layers[1].gain.mul_(2)
     x = draws((12, 5))
-    parameters, buffers = stack_module_state(layers)  # type: ignore[arg-type]
+    parameters, buffers = stack_module_state(layers)
     together = vmap(lambda p, b: functional_call(layers[0], (p, b), (x,)))(parameters, buffers)
     for layer, output in zip(layers, together, strict=True):
         torch.testing.assert_close(output, layer(x))
