@@ -99,34 +99,35 @@ def find_factors(labels: Tensor, variables: Sequence[Variable], *, intrinsic: Se
 
 
 class GroupedSplit(Split):
-    """Groups of a split's images instead of single ones: one row is a group, and a batch of b rows is b groups of `group_size` images each.
+    """Groups of a split's images instead of single ones: a row is a group, and a batch of b rows is b groups of `group_size` images each.
 
     Besides the images' own fields a batch holds `active` (b * group_size, latents), which latents a group's variation belongs to. Images of
-    one group follow each other. Which of a group's images are taken is drawn, with replacement, from the rows of the batch alone: the same
-    rows give the same images, and a shuffled epoch gives other ones without any state.
+    one group follow each other. A row says what varies; which group, and with replacement which of its images, is drawn from the rows of the
+    batch alone: the same rows give the same images, and a shuffled epoch gives others, without any state.
 
     Arguments:
         pool: the images.
         kinds: the groups of each kind of variation.
         active: (kinds, latents) booleans.
-        weights: how often each kind is drawn.
-        seed: of the groups that are drawn: as many as make one pass over the pool.
+        weights: how often each kind is drawn; a group is drawn as often as it has images.
     """
 
-    def __init__(self, pool: Split, kinds: Sequence[Groups], active: Tensor, weights: Sequence[float], group_size: int, seed: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        kind = torch.multinomial(torch.tensor(weights), max(1, len(pool) // group_size), replacement=True, generator=generator)
-        sizes = torch.tensor([len(groups.rows) for groups in kinds])
-        before = sizes.cumsum(0) - sizes  # where each kind begins in the rows of all
-        chosen = before[kind] + (torch.rand(len(kind), generator=generator, dtype=torch.float64) * sizes[kind]).long()  # a group by one of its rows
-        starts = torch.cat([groups.start.cpu() + offset for groups, offset in zip(kinds, before, strict=True)])
-        group = torch.searchsorted(starts, chosen, right=True) - 1
+    def __init__(self, pool: Split, kinds: Sequence[Groups], active: Tensor, weights: Sequence[float], group_size: int) -> None:
         device = pool.device
-        self.pool, self.group_size = pool, group_size
-        self.fields = pool.fields
-        self.rows = torch.cat([groups.rows for groups in kinds]).to(device)
-        self.table = torch.stack([starts[group], torch.cat([groups.size.cpu() for groups in kinds])[group], kind], dim=1).to(device)  # (E, 3)
-        self.active = active.to(device)
+        count = torch.tensor([len(groups.rows) for groups in kinds])
+        first = count.cumsum(0) - count  # where each kind begins in the rows of all
+        entries = max(len(pool) // group_size, len(kinds))  # one pass over the pool
+        bounds = torch.tensor(weights, dtype=torch.float64).cumsum(0) / sum(weights)
+        kind = torch.searchsorted(bounds, (torch.arange(entries, dtype=torch.float64) + 0.5) / entries)
+        spans = [torch.stack([g.start + offset, g.size], dim=1).repeat_interleave(g.size, 0) for g, offset in zip(kinds, first.tolist(), strict=True)]
+        self.pool, self.fields, self.group_size = pool, pool.fields, group_size
+        self.tables = {
+            "entries": torch.stack([kind, first[kind], count[kind]], dim=1),  # (E, 3) kind, where its rows begin, how many
+            "rows": torch.cat([groups.rows for groups in kinds]),  # (R,) rows of the pool, group after group, kind after kind
+            "spans": torch.cat(spans),  # (R, 2) where the group of each begins, and its size
+            "active": active,
+        }
+        self.tables = {name: table.to(device) for name, table in self.tables.items()}
 
     @property
     def images(self) -> Tensor:
@@ -137,32 +138,36 @@ class GroupedSplit(Split):
         return self.pool.shape
 
     def __len__(self) -> int:
-        return len(self.table)
-
-    def _like(self, pool: Split, rows: Tensor, table: Tensor, active: Tensor) -> GroupedSplit:
-        other = object.__new__(GroupedSplit)
-        other.pool, other.group_size, other.fields = pool, self.group_size, pool.fields
-        other.rows, other.table, other.active = rows, table, active
-        return other
+        return len(self.tables["entries"])
 
     def __getitem__(self, rows: Any) -> GroupedSplit:
-        return self._like(self.pool, self.rows, self.table[rows], self.active)
+        return self._with(self.pool, {**self.tables, "entries": self.tables["entries"][rows]})
 
     def to(self, device: torch.device | str) -> GroupedSplit:
-        return self._like(self.pool.to(device), self.rows.to(device), self.table.to(device), self.active.to(device))
+        return self._with(self.pool.to(device), {name: table.to(device) for name, table in self.tables.items()})
+
+    def _with(self, pool: Split, tables: dict[str, Tensor]) -> GroupedSplit:
+        other = object.__new__(GroupedSplit)
+        other.pool, other.fields, other.group_size, other.tables = pool, pool.fields, self.group_size, tables
+        return other
 
     def batch(self, rows: Tensor) -> Batch:
-        start, size, kind = self.table.index_select(0, rows).unbind(1)
-        within = torch.remainder(_scramble(rows, self.group_size), size[:, None])  # (b, S)
-        members = self.rows[(start[:, None] + within).flatten()]
-        active = self.active.index_select(0, kind)[:, None].expand(-1, self.group_size, -1)
+        tables = self.tables
+        kind, first, count = tables["entries"].index_select(0, rows).unbind(1)
+        drawn = _scramble(rows, 1 + self.group_size)  # (b, 1 + S)
+        start, size = tables["spans"].index_select(0, first + drawn[:, 0] % count).unbind(1)  # a group, by one of its images
+        members = tables["rows"].index_select(0, (start[:, None] + drawn[:, 1:] % size[:, None]).flatten())
+        active = tables["active"].index_select(0, kind)[:, None].expand(-1, self.group_size, -1)
         return {**self.pool.batch(members), "active": active.flatten(0, 1)}
 
 
 def _scramble(rows: Tensor, columns: int) -> Tensor:
-    """(b, columns) whole numbers, 0 or more, that look random: each from its row, the row's neighbour in the batch, and its column."""
-    mixed = rows * 0x1E3779B97F4A7C15 + rows.roll(1) * 0x3F58476D1CE4E5B9  # products wrap around
-    mixed = mixed[:, None] + torch.arange(columns, device=rows.device) * 0x14D049BB133111EB
-    for _ in range(2):
-        mixed = (mixed ^ ((mixed >> 29) & (2**35 - 1))) * 0x2545F4914F6CDD1D
-    return (mixed >> 17) & (2**46 - 1)
+    """(b, columns) whole numbers, 0 or more, that look random, from all `rows` (b,) and their order."""
+    place = torch.arange(len(rows), device=rows.device)
+    whole = _mix(rows * 0x1E3779B97F4A7C15 + place * 0x3F58476D1CE4E5B9).sum()  # products and sums wrap around
+    mixed = (whole + place * 0x14D049BB133111EB)[:, None] + torch.arange(columns, device=rows.device) * 0x2545F4914F6CDD1D
+    return (_mix(_mix(mixed)) >> 17) & (2**46 - 1)
+
+
+def _mix(numbers: Tensor) -> Tensor:
+    return (numbers ^ ((numbers >> 29) & (2**35 - 1))) * 0x3C79AC492BA7B653

@@ -13,6 +13,7 @@ from intervae.models.causal_gan import CausalGAN
 from intervae.models.causal_vae import CausalVAE
 from intervae.models.causal_vae_unsup import CausalVAEUnsup
 from intervae.models.condition_vae import ConditionVAE
+from intervae.models.dc_ign import DCIGN
 from intervae.models.dip_vae import DIPVAE
 from intervae.models.factor_vae import FactorVAE
 from intervae.models.info_gan import InfoGAN
@@ -39,6 +40,7 @@ MODELS: dict[str, type[Model]] = {
         IVAE,
         InfoGAN,
         CausalGAN,
+        DCIGN,
         PCA,
         ICA,
         RawPixels,
@@ -55,9 +57,12 @@ def create(name: str, data: Dataset, *, seed: int = 0, **settings: Any) -> Model
 
 
 __all__ = [
+    "DCIGN",
     "DIPVAE",
+    "ICA",
     "IVAE",
     "MODELS",
+    "PCA",
     "VAE",
     "BetaTCVAE",
     "BetaVAE",
@@ -69,6 +74,8 @@ __all__ = [
     "InfoGAN",
     "LadderVAE",
     "Model",
+    "RawPixels",
+    "UntrainedVAE",
     "create",
     "load",
 ]
