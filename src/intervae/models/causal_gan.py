@@ -165,8 +165,9 @@ class CausalGAN(Model):
     def critic_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """WGAN-GP on labels: critic(generated) - critic(real) + lambda * penalty."""
         real = self.spec.normalise(batch["labels"])
-        generated = self.controller(self.draw_label_noise(len(real), real, generator)).detach()
-        distance = (self.critic(real) - self.critic(generated)).mean()
+        with torch.no_grad():
+            generated = self.controller(self.draw_label_noise(len(real), real, generator))
+        distance = self.critic(real).mean() - self.critic(generated).mean()
         penalty = gradient_penalty(self.critic, real, generated, generator).mean()
         return {"loss": self.settings.penalty_weight * penalty - distance, "distance": distance, "penalty": penalty}
 
@@ -190,7 +191,8 @@ class CausalGAN(Model):
 
     def draw_pictures(self, n: int, like: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """Pictures (n, C, H, W) of labels from the controller, and those labels (n, labels), normalised."""
-        labels = self.controller(self.draw_label_noise(n, like, generator), hard=True).detach()
+        with torch.no_grad():
+            labels = self.controller(self.draw_label_noise(n, like, generator), hard=True)
         position = torch.rand(labels.shape, device=like.device, generator=generator)
         noise = uniform(n, self.settings.noise, like=like, generator=generator)
         return self.generator(torch.cat([noise, self.label_inputs(labels, position)], dim=1)), labels
@@ -213,8 +215,8 @@ class CausalGAN(Model):
     def readers_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """The discriminator's, the labeler's on real pictures and the anti-labeler's on generated ones; each has weights of its own."""
         images, real_labels = batch["images"], self.spec.normalise(batch["labels"])
-        pictures, labels = self.draw_pictures(len(images), images, generator)
-        pictures = pictures.detach()
+        with torch.no_grad():
+            pictures, labels = self.draw_pictures(len(images), images, generator)
         adversarial = discriminator_loss(self.discriminator(images), self.discriminator(pictures)).mean()
         labeler = self.misfit(self.labeler(images), real_labels).mean()
         anti_labeler = self.misfit(self.anti_labeler(pictures), labels).mean()

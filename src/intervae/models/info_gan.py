@@ -123,7 +123,9 @@ class InfoGAN(Model):
         """The discriminator's side of Eq. 6: -log D(x) - log(1 - D(G(z, c))) - lambda L_I."""
         images = batch["images"]
         inputs, codes = self.draw_inputs(len(images), images, generator)
-        features = self.trunk(self.generator(inputs).detach())
+        with torch.no_grad():
+            pictures = self.generator(inputs)
+        features = self.trunk(pictures)
         adversarial = discriminator_loss(self.discriminator(self.trunk(images)), self.discriminator(features)).mean()
         information = self.information(features, codes).mean()
         return {"loss": adversarial - self.settings.info_weight * information, "adversarial": adversarial, "information": information}
