@@ -161,10 +161,20 @@ def reproduce(
     todo = [(job, seed) for job, own in zip(jobs, counts, strict=True) for seed in range(own)]
     tasks = [functools.partial(_once, job, seed, where, Path(runs) / experiment.name / f"{job.key}-{seed}") for job, seed in todo]
     found: dict[int, dict[str, Any]] = {}
-    for number, kept in run_together(tasks, workers, where):
-        (job, seed), found[number] = todo[number], kept
+    failed: list[Exception] = []
+    for number, kept in run_together([_caught(task) for task in tasks], workers, where):
+        job, seed = todo[number]
+        if isinstance(kept, Exception):  # the other jobs are independent of it
+            failed.append(kept)
+            tell(f"{job.key} seed {seed} failed: {kept}")
+            continue
+        found[number] = kept
         shown = [f"{m} {kept['numbers'][m]:.4g}" for m in experiment.shown if m in kept["numbers"]]
         tell(f"{job.key} seed {seed}: " + ", ".join(shown))
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        raise RunError(f"{len(failed)} of {len(todo)} runs of {experiment.name} failed, the first with: {failed[0]} The others are kept.")
     made: dict[str, list[str]] = {"revision": [], "hardware": []}  # of every number, those kept from earlier included
     for number in sorted(found):
         for key, values in made.items():
@@ -224,6 +234,18 @@ def _once(job: Job, seed: int, device: str, folder: Path) -> dict[str, Any]:
     made = {**record, "numbers": numbers, "hardware": hardware(device), "revision": revision()}
     write_json(path, made)
     return made
+
+
+def _caught(task: Callable[[], Any]) -> Callable[[], Any]:
+    """The same task, an error of which is its result."""
+
+    def run() -> Any:
+        try:
+            return task()
+        except Exception as error:
+            return error
+
+    return run
 
 
 def _rows(job: Job, per_seed: dict[int, Numbers]) -> list[dict[str, Any]]:

@@ -72,13 +72,15 @@ def encode_grid(model: Model, grid: DspritesGrid) -> np.ndarray:
 
 _FITTED: dict[str, Any] = {"latents": 10}
 _TRAINED: dict[str, Any] = {"latents": 10, "network": "mlp-1200", "batch_size": 512, "epochs": 30, "learning_rate": 1e-3}
+_CLAMPED: dict[str, Any] = {**_TRAINED, "pooled": False, "intrinsic": ("shape",), "batch_size": 500, "epochs": 15}
+_ADVERSARIAL: dict[str, Any] = {"categories": (3,), "continuous": 5, "batch_size": 256, "epochs": 4}
 _ROWS: tuple[tuple[str, dict[str, Any], str, float], ...] = (
     ("ground-truth", {}, "", 1.0),
     ("raw-pixels", {}, "", 0.4575),
     ("pca", _FITTED, "", 0.849),
     ("ica", _FITTED, "", 0.4203),
-    ("dc-ign", {}, "", 0.993),
-    ("info-gan", {}, "", 0.735),
+    ("dc-ign", _CLAMPED, "", 0.993),
+    ("info-gan", _ADVERSARIAL, "", 0.735),
     ("untrained-vae", {"latents": 10, "network": "mlp-1200"}, "", 0.4414),
     ("vae", _TRAINED, "", 0.6158),
     ("beta-vae", {**_TRAINED, "beta": 4.0}, "", 0.9923),
