@@ -25,6 +25,9 @@ class CausalVAEUnsupSettings(CausalLayerSettings):
     latents: int = 4  # number of latent variables [n]; the paper's data sets have four concepts
     prior_weight: float = 1.0  # of KL(q(z) || N(0, I)), which stands in for p(z | u); 0 removes it without a substitute
     mask_layer: bool = False  # whether the mask layer and its fit l_m stay; the paper removes them, do() then follows the linear layer
+    patience: int | None = (
+        None  # epochs without a better validation loss; none, as the loss of unlabelled latents stands still for long before it falls
+    )
 
 
 class CausalVAEUnsup(CausalLayer):
@@ -32,13 +35,14 @@ class CausalVAEUnsup(CausalLayer):
 
     That sentence is all the paper says, and it leaves open:
 
-    - what takes the place of p(z | u). Here N(0, I), so that at A = 0 z is charged twice, as in Eq. 10; `prior_weight=0` takes the KL out.
+    - what takes the place of p(z | u). Here N(0, I): eps and z are both charged for, as in Eq. 10 (at A = 0 that is twice a VAE's KL), and the
+      charge for z keeps A small. `prior_weight=0` takes it out; then the decoder can undo any (I - A^T)^-1 and A drifts freely.
     - how A is learned. l_u has no labels and l_m no mask layer, so A moves by the ELBO and H(A) (Eq. 13) alone, from A = 0 as in "joint"
       CausalVAE. `mask_layer=true` keeps Eq. 2 and l_m, for those who read "removed" as said of the supervision only.
     - how many latents: we take CausalVAE's, four of `dims` each.
 
-    Nothing ties A to causes: the decoder can undo any (I - A^T)^-1, so A is as arbitrary as the rotation of a VAE's latents.
-    Latents are in units of their own (the mean over the k dims), and so is do().
+    Under every reading nothing ties A to causes: it is no more identified than the rotation of a VAE's latents, and its graph is often
+    empty. Latents are in units of their own (the mean over the k dims), and so is do().
 
     Arguments:
         spec: `data.spec`; labels are not used.
