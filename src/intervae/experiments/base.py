@@ -159,7 +159,10 @@ def reproduce(
     where = str(choose_device(device))
     workers = together if together is not None else TOGETHER if where.startswith("cuda") else 1
     todo = [(job, seed) for job, own in zip(jobs, counts, strict=True) for seed in range(own)]
-    tasks = [functools.partial(_once, job, seed, where, Path(runs) / experiment.name / f"{job.key}-{seed}") for job, seed in todo]
+    folders = [Path(runs) / experiment.name / f"{job.key}-{seed}" for job, seed in todo]
+    for (job, seed), folder in zip(todo, folders, strict=True):
+        _kept(job, seed, folder)  # refuses before anything is run
+    tasks = [functools.partial(_once, job, seed, where, folder) for (job, seed), folder in zip(todo, folders, strict=True)]
     found: dict[int, dict[str, Any]] = {}
     failed: list[Exception] = []
     for number, kept in run_together([_caught(task) for task in tasks], workers, where):
@@ -218,21 +221,33 @@ def write_table(experiment: Experiment, results: str | Path = "results") -> None
     write_text(Path(results) / f"{experiment.name}.md", markdown(experiment, document))
 
 
+def _record(job: Job, seed: int) -> dict[str, Any]:
+    """What the numbers of a job and seed depend on."""
+    return {"job": json.loads(json.dumps(asdict(job))), "seed": seed, "intervae": intervae.__version__}
+
+
+def _kept(job: Job, seed: int, folder: Path) -> dict[str, Any] | None:
+    """The numbers of a finished job and seed, and where they were made; those of other settings are refused."""
+    path, record = folder / "numbers.json", _record(job, seed)
+    if not path.is_file():
+        return None
+    kept = read_json(path, "the numbers of a finished job")
+    if isinstance(kept, dict) and {k: kept.get(k) for k in record} == record and {"numbers", "hardware", "revision"} <= kept.keys():
+        return kept
+    raise UsageError(f"{folder} holds the numbers of other settings; remove it or choose another --runs folder.")
+
+
 def _once(job: Job, seed: int, device: str, folder: Path) -> dict[str, Any]:
-    """The numbers of one job and seed, and where they were made: read where they are from the same settings, made where not."""
-    record = {"job": json.loads(json.dumps(asdict(job))), "seed": seed, "intervae": intervae.__version__}
-    path = folder / "numbers.json"
-    if path.is_file():
-        kept = read_json(path, "the numbers of a finished job")
-        if isinstance(kept, dict) and {k: kept.get(k) for k in record} == record and {"numbers", "hardware", "revision"} <= kept.keys():
-            return kept
-        raise UsageError(f"{folder} holds the numbers of other settings; remove it or choose another --runs folder.")
+    """The numbers of one job and seed: read where they are from the same settings, made where not."""
+    kept = _kept(job, seed, folder)
+    if kept is not None:
+        return kept
     numbers = job.run(seed, device, folder)
     for name, value in numbers.items():
         if not math.isfinite(value):
             raise TrainingError(f"{job.key}, seed {seed}: {name} is {value}, so the table would say nothing; the run is in {folder}.")
-    made = {**record, "numbers": numbers, "hardware": hardware(device), "revision": revision()}
-    write_json(path, made)
+    made = {**_record(job, seed), "numbers": numbers, "hardware": hardware(device), "revision": revision()}
+    write_json(folder / "numbers.json", made)
     return made
 
 
