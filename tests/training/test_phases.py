@@ -395,7 +395,7 @@ def test_options_are_checked(toy: Any, toy_data: Dataset) -> None:
     for options, words in (
         ({"epochs": 3}, "epochs is a setting of the model"),
         ({"checkpoint_secods": 3}, "checkpoint_seconds"),
-        ({"precision": "half"}, "float32, bf16"),
+        ({"precision": "half"}, "float32, tf32, bf16"),
         ({"device": "gpu9000"}, "auto, cpu, cuda"),
     ):
         with pytest.raises(UsageError, match=words):

@@ -43,6 +43,23 @@ def make_optimiser(model: Model, player: Player, on_gpu: bool) -> torch.optim.Op
     return torch.optim.SGD(moving, lr=rate, weight_decay=decay)
 
 
+def capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """The current stream, or another one where that is the default stream, which cannot be captured.
+
+    No new one for each capture: torch hands out 32 of them in turn, so the 33rd is a stream that another thread may be working on, whose
+    kernels would end up in this graph.
+    """
+    current = torch.cuda.current_stream(device)
+    if current != torch.cuda.default_stream(device):
+        return current
+    if device not in _CAPTURE_STREAMS:
+        _CAPTURE_STREAMS[device] = torch.cuda.Stream(device)
+    return _CAPTURE_STREAMS[device]
+
+
+_CAPTURE_STREAMS: dict[torch.device, torch.cuda.Stream] = {}  # of the main thread
+
+
 class Stepper:
     """Runs the steps of one phase.
 
@@ -97,10 +114,10 @@ class Stepper:
     def _capture(self) -> None:
         """Record a step as a CUDA graph. The warm-up steps it needs are undone, so the first real step starts from the same weights.
 
-        The stream is this stepper's own: library workspaces belong to a stream, and runs that share a GPU must not share them.
+        Runs that share a GPU do so on streams of their own (`run_together`); each is captured on its own as well.
         """
         before = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        side = torch.cuda.Stream(self.device)
+        side = capture_stream(self.device)
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):

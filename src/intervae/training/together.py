@@ -14,6 +14,10 @@ from typing import Any
 
 import torch
 
+from intervae.errors import UsageError
+
+MOST = 30  # torch hands out 32 streams in turn; two threads must never work on the same one
+
 
 def run_together(tasks: Sequence[Callable[[], Any]], workers: int, device: str | torch.device = "cpu") -> Iterator[tuple[int, Any]]:
     """Call every task, `workers` at a time, and yield (its number, its result) as they end; one worker is the plain loop.
@@ -21,6 +25,8 @@ def run_together(tasks: Sequence[Callable[[], Any]], workers: int, device: str |
     A task that raises ends the whole: no further one is started, those that run are waited for, and the error is raised here.
     An interrupt from the keyboard does not wait.
     """
+    if workers > MOST:
+        raise UsageError(f"together={workers} runs at once are more than {MOST}; use fewer.")
     if workers <= 1:
         yield from ((number, task()) for number, task in enumerate(tasks))
         return
@@ -30,8 +36,8 @@ def run_together(tasks: Sequence[Callable[[], Any]], workers: int, device: str |
         waiting.put(number)
     stop = threading.Event()
 
-    def work() -> None:
-        with _own_stream(device):
+    def work(stream: contextlib.AbstractContextManager[Any]) -> None:
+        with stream:
             while not stop.is_set():
                 try:
                     number = waiting.get_nowait()
@@ -43,7 +49,8 @@ def run_together(tasks: Sequence[Callable[[], Any]], workers: int, device: str |
                     stop.set()
                     ended.put((number, None, error))
 
-    threads = [threading.Thread(target=work, daemon=True, name=f"run-{i}") for i in range(min(workers, len(tasks)))]
+    streams = [_own_stream(device) for _ in range(min(workers, len(tasks)))]
+    threads = [threading.Thread(target=work, args=(stream,), daemon=True, name=f"run-{i}") for i, stream in enumerate(streams)]
     for thread in threads:
         thread.start()
     try:
@@ -59,6 +66,4 @@ def run_together(tasks: Sequence[Callable[[], Any]], workers: int, device: str |
 
 
 def _own_stream(device: str | torch.device) -> contextlib.AbstractContextManager[Any]:
-    if torch.device(device).type != "cuda":
-        return contextlib.nullcontext()
-    return torch.cuda.stream(torch.cuda.Stream(device))
+    return torch.cuda.stream(torch.cuda.Stream(device)) if torch.device(device).type == "cuda" else contextlib.nullcontext()
