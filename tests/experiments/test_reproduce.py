@@ -325,7 +325,7 @@ def test_committed_results_have_the_format_all_seeds_and_a_page_made_from_them(p
     document = json.loads(path.read_text(encoding="utf-8"))
     check_format(document)
     assert document["experiment"] == path.stem
-    assert re.fullmatch(r"[0-9a-f]{7,}", document["revision"]), "made from a tree with uncommitted changes, or from none"
+    assert re.fullmatch(r"[0-9a-f]{7,}(, [0-9a-f]{7,})*", document["revision"]), "made from a tree with uncommitted changes, or from none"
     experiment = find(path.stem, EXPERIMENTS)
     assert all(len(row["per_seed"]) >= experiment.seeds for row in document["rows"])
     assert path.with_suffix(".md").read_text(encoding="utf-8") == markdown(experiment, document)  # intervae reproduce NAME --table

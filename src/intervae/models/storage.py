@@ -118,7 +118,8 @@ def versions() -> dict[str, str]:
 def revision() -> str:
     """The git revision of the package's own checkout, with a + when it has uncommitted changes.
 
-    A copy without its history (a machine in a cluster) is told it by INTERVAE_REVISION; without either it is empty.
+    A copy without its history (a machine in a cluster, a folder inside another checkout) is told it by INTERVAE_REVISION; without either it
+    is empty.
     """
     package = Path(__file__).resolve().parent
 
@@ -126,6 +127,7 @@ def revision() -> str:
         return subprocess.run(["git", "-C", str(package), *words], capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", __file__)  # fails for a copy that lies in a checkout without being part of it
         return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.SubprocessError):
         return os.environ.get("INTERVAE_REVISION", "")
