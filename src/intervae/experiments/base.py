@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import intervae
 from intervae.data.base import Dataset
 from intervae.data.registry import load_data
@@ -157,6 +159,8 @@ def reproduce(
             "--overwrite."
         )
     where = str(choose_device(device))
+    if where.startswith("cuda"):
+        torch.set_float32_matmul_precision("high")  # matrix products on its TF32 units, in training and in measuring
     workers = together if together is not None else TOGETHER if where.startswith("cuda") else 1
     todo = [(job, seed) for job, own in zip(jobs, counts, strict=True) for seed in range(own)]
     folders = [Path(runs) / experiment.name / f"{job.key}-{seed}" for job, seed in todo]
