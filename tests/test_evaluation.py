@@ -42,7 +42,7 @@ class Nothing:
 class Mean(Model):
     """A model that was told no labels: three latents with names of their own, the mean pixel of three places; its pictures are its input."""
 
-    name, title, Settings = "mean", "means of pixels", Nothing
+    name, title, Settings, takes_clips = "mean", "means of pixels", Nothing, True
 
     def build(self) -> None:
         self.unused = nn.Parameter(torch.zeros(1))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from intervae.causal.graph import CausalGraph
 from intervae.data.base import Batch, Dataset, Spec
-from intervae.errors import QueryError
+from intervae.errors import DataError, QueryError
 from intervae.models.phases import Phase, Terms
 from intervae.settings import build_settings
 
@@ -38,10 +38,13 @@ class Model(nn.Module, ABC):
     name: ClassVar[str]
     title: ClassVar[str]  # one line for lists and model cards
     Settings: ClassVar[type]
+    takes_clips: ClassVar[bool] = False  # whether a sample may be several frames
     learns: ClassVar[bool] = True  # False where no weight is found by gradient steps: fitted in closed form, or not at all
     given_graph: CausalGraph | None = None  # one that the person knows and the model takes as it is
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
+        if spec.frames is not None and not self.takes_clips:
+            raise DataError(f"{self.name} takes single images, not clips.")
         super().__init__()
         self.spec = spec
         self.settings: Any = build_settings(self.Settings, settings)
@@ -212,6 +215,18 @@ def as_tensor(value: Any, what: str) -> Tensor:
         return torch.from_numpy(array if array.flags.writeable else array.copy())
     except (TypeError, ValueError):
         raise QueryError(f"the {what} are not an array of numbers (they are a {type(value).__name__}); give a tensor or a numpy array.") from None
+
+
+def need_labels(name: str, spec: Spec) -> None:
+    """Refuse, for the model called `name`, data without labels and labels that are categories without an order."""
+    if not spec.variables:
+        raise DataError(f"{name} learns from labels, but this data has none; give a labels.csv or another model.")
+    for variable in spec.variables:
+        if variable.kind == "categorical":
+            raise DataError(
+                f"{name} takes continuous and binary variables, but {variable.name!r} is categorical; "
+                "leave it out with variables= (--variables), or recode it."
+            )
 
 
 def answers(cls: type[Model], query: str) -> bool:

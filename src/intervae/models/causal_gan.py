@@ -19,8 +19,8 @@ from torch.nn import functional
 from intervae.causal.do import Do, interventions, propagate
 from intervae.causal.graph import CausalGraph
 from intervae.data.base import Batch, Dataset, Spec, Split
-from intervae.errors import DataError, QueryError, UsageError, unknown
-from intervae.models.base import Model, in_batches
+from intervae.errors import QueryError, UsageError, unknown
+from intervae.models.base import Model, in_batches, need_labels
 from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.adversarial import PictureGenerator, Trunk, discriminator_loss, generator_loss, gradient_penalty, leaky_net, uniform
 from intervae.nets.norm import update_statistics
@@ -42,10 +42,10 @@ class CausalGANSettings:
     critic_hidden: int = 64  # units of the critic's layers
     critic_steps: int = 5  # of the critic for each one of the controller
     penalty_weight: float = 0.1  # of the critic's gradient penalty [lambda]
-    controller_rate: float = 3e-3
-    controller_batch: int = 128
+    controller_rate: float = 3e-3  # learning rate of the controller and its critic
+    controller_batch: int = 128  # rows of labels in a step of the controller
     controller_batches: int = 32  # in an epoch at least: few labels are repeated
-    controller_epochs: int = 40
+    controller_epochs: int = 40  # passes over the labels, before any picture
     noise: int = 100  # inputs of the generator beside the labels, uniform in (-1, 1) [z]
     channels: tuple[int, ...] = (64, 128, 256, 512)  # of the discriminator and the labelers; the generator mirrors them
     hidden: int = 512  # of their dense layers
@@ -128,16 +128,7 @@ class CausalGAN(Model):
     is_binary: Tensor
 
     def __init__(self, spec: Spec, *, graph: CausalGraph | None = None, seed: int = 0, **settings: Any) -> None:
-        if not spec.variables:
-            raise DataError("causal-gan learns from labels, but this data has none; give a labels.csv or another model.")
-        for variable in spec.variables:
-            if variable.kind == "categorical":
-                raise DataError(
-                    f"causal-gan takes continuous and binary variables, but {variable.name!r} is categorical; "
-                    "leave it out with variables= (--variables), or recode it."
-                )
-        if spec.frames is not None:
-            raise DataError("causal-gan takes single images, not clips.")
+        need_labels(self.name, spec)
         if not isinstance(graph, CausalGraph):
             raise UsageError("causal-gan needs a known graph of the labels: pass graph= (a CausalGraph), or --graph FILE on the command line.")
         self.given_graph = graph.subgraph(spec.names)

@@ -21,11 +21,12 @@ from intervae.causal.graph import CausalGraph
 from intervae.causal.linear import inverse_and_log_det, structural_matrix, to_endogenous
 from intervae.causal.mechanisms import MaskLayer
 from intervae.data.base import Dataset, Spec
-from intervae.errors import DataError, QueryError, UsageError
-from intervae.models.base import in_batches
+from intervae.errors import QueryError, UsageError
+from intervae.models.base import in_batches, need_labels
 from intervae.models.causal import CausalModel
 from intervae.models.phases import Phase, Player
 from intervae.nets.images import Network, PerConceptDecoder, build_decoder, build_encoder
+from intervae.nets.latents import draw_samples
 from intervae.nets.likelihood import Likelihood, absolute_error, negative_log_likelihood
 
 NOISE_BANK = 2048  # residuals kept from the training split, from which sample() draws
@@ -89,11 +90,6 @@ class ConceptModel(CausalModel):
     decoder: nn.Module
     noise_bank: Tensor
 
-    def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
-        if spec.frames is not None:
-            raise DataError(f"{self.name} takes single images, not clips.")
-        super().__init__(spec, seed=seed, **settings)
-
     def make_encoder(self, outputs: int) -> nn.Module:
         settings = self.settings
         return build_encoder(settings.network, self.spec.image_shape, outputs, settings.channels, settings.hidden)
@@ -148,7 +144,7 @@ class ConceptModel(CausalModel):
     def collect_noise(self, data: Dataset, seed: int) -> None:
         """Keep the training split's abducted noises, for `draw_noise`."""
         rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:NOISE_BANK]
-        latents = self.encode(data.train.images[rows.to(data.train.device)])
+        latents = self.encode(data.train[rows.to(data.train.device)].images)
         expected = torch.stack([self.mechanism(i, latents) for i in range(latents.shape[1])], dim=1)
         noise = latents - expected
         self.noise_bank.copy_(noise[torch.arange(NOISE_BANK, device=noise.device) % len(noise)])
@@ -173,10 +169,8 @@ class ConceptModel(CausalModel):
         self, x: Tensor, posterior: tuple[Tensor, Tensor], log_prior: Callable[[Tensor], Tensor], samples: int, generator: torch.Generator | None
     ) -> Tensor:
         """log p(x | z) + log_prior(z) - log q(z), (samples, B), for z = endogenous(eps), eps ~ q(eps) = `posterior`."""
-        if samples < 1:
-            raise QueryError(f"log_weights was asked for {samples} samples; ask for one at least.")
         mean, log_variance = posterior
-        noise = torch.stack([torch.randn(mean.shape, generator=generator) for _ in range(samples)]).to(x.device)  # (samples, B, n, k)
+        noise = draw_samples(tuple(mean.shape), samples, generator, x.device)  # (samples, B, n, k)
         z = self.endogenous(mean + torch.exp(0.5 * log_variance) * noise)
         log_posterior = log_normal(noise, 0.0, 0.0).sum((2, 3)) - 0.5 * log_variance.sum((1, 2)) + z.shape[-1] * self.log_det()
         log_pixels = in_batches(
@@ -193,14 +187,7 @@ class LabelledConcepts(ConceptModel):
     settings: LabelSettings
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
-        if not spec.variables:
-            raise DataError(f"{self.name} learns from labels, but this data has none; give a labels.csv or another model.")
-        for variable in spec.variables:
-            if variable.kind == "categorical":
-                raise DataError(
-                    f"{self.name} takes continuous and binary variables, but {variable.name!r} is categorical; "
-                    "leave it out with variables= (--variables), or recode it."
-                )
+        need_labels(self.name, spec)
         super().__init__(spec, seed=seed, **settings)
 
     def build(self) -> None:

@@ -24,7 +24,7 @@ class FactorVAESettings(VAESettings):
 
     gamma: float = 10.0  # weight of the total correlation
     discriminator_layers: int = 6  # linear layers, the one to the two logits included
-    discriminator_width: int = 1000
+    discriminator_width: int = 1000  # units of each of them
     discriminator_rate: float = 1e-4  # its learning rate, with Adam's betas (0.5, 0.9)
 
     def __post_init__(self) -> None:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from intervae.causal.gaussian import log_normal
-from intervae.data.base import Batch, Spec
-from intervae.errors import DataError, QueryError, UsageError
+from intervae.data.base import Batch
+from intervae.errors import QueryError, UsageError
 from intervae.models.base import Model, in_batches
 from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.adversarial import SLOPE, PictureGenerator, Trunk, discriminator_loss, generator_loss, uniform
@@ -37,7 +37,7 @@ class InfoGANSettings:
     epochs: int = 50
     batch_size: int = 128
     generator_rate: float = 1e-3
-    discriminator_rate: float = 2e-4
+    discriminator_rate: float = 2e-4  # learning rate of the discriminator
     momentum: float = 0.5  # of Adam [beta_1]
 
     def __post_init__(self) -> None:
@@ -67,11 +67,6 @@ class InfoGAN(Model):
     title = "InfoGAN (Chen et al. 2016): a GAN whose codes keep mutual information with the picture"
     Settings = InfoGANSettings
     settings: InfoGANSettings
-
-    def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
-        if spec.frames is not None:
-            raise DataError("info-gan takes single images, not clips.")
-        super().__init__(spec, seed=seed, **settings)
 
     def build(self) -> None:
         settings, shape = self.settings, self.spec.image_shape

@@ -144,13 +144,9 @@ class IVAE(VAE):
         """Conditional likelihood p(x | u): log p(x | z) + log p(z | u) - log q(z | x, u), (samples, B), for z drawn from q(z | x, u)."""
         if labels is None:
             raise QueryError(f"{self.name} has a prior p(z | u) that depends on the labels; give log_weights the labels of the images.")
-        if samples < 1:
-            raise QueryError(f"log_weights was asked for {samples} samples; ask for one at least.")
         x = self.as_images(images)
         u = self.inputs(self.as_labels(labels, len(x)))
-        z, log_ratio = draw_with_log_ratio(*self.informed(x, u), self.prior(u), samples, generator)
-        log_pixels = in_batches(lambda latents, truth: -self.misfit(latents, truth), z.flatten(0, 1), x.repeat(samples, 1, 1, 1))
-        return log_pixels.unflatten(0, (samples, len(x))) + log_ratio
+        return self.weigh(x, *draw_with_log_ratio(*self.informed(x, u), self.prior(u), samples, generator))
 
 
 class LabelledEncoder(nn.Module):

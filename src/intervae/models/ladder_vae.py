@@ -18,11 +18,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from intervae.causal.gaussian import log_normal
-from intervae.data.base import Batch, Dataset, Spec
-from intervae.errors import DataError, QueryError, UsageError
+from intervae.data.base import Batch, Dataset
+from intervae.errors import UsageError
 from intervae.models.base import Model, in_batches
 from intervae.models.phases import Phase, Player, Schedule, Terms
 from intervae.nets.images import build_decoder, build_encoder
+from intervae.nets.latents import draw_samples
 from intervae.nets.likelihood import Likelihood, negative_log_likelihood
 from intervae.nets.norm import BatchNorm, measure_statistics, update_statistics
 
@@ -34,10 +35,10 @@ STATISTICS_BATCH = 1024
 class LadderVAESettings:
     """Settings of the ladder; sizes are listed from the picture upwards."""
 
-    latents: tuple[int, ...] = (64, 32, 16, 8, 4)
+    latents: tuple[int, ...] = (64, 32, 16, 8, 4)  # units of each layer
     widths: tuple[int, ...] = (512, 256, 128, 64, 32)  # hidden units of each layer's networks
     inference: Literal["ladder", "bottom-up"] = "ladder"  # bottom-up is the hierarchical VAE
-    batch_norm: bool = True
+    batch_norm: bool = True  # whether every layer is normalised over the batch
     warm_up: int = 200  # epochs over which the weight of the KL rises from 0 to 1; 0 for none [N_t]
     share: bool = True  # whether q merges with the generative p itself, or with top-down networks of its own
     upward: Literal["hidden", "mean"] = "hidden"  # what the upward pass hands on: hidden units (Eq. 19), or means (authors' commands)
@@ -46,7 +47,7 @@ class LadderVAESettings:
     binarise: bool = False  # draw every pixel as 0 or 1 with its grey value's probability, anew for every step
     likelihood: Likelihood = "bernoulli"
     scale: float = 0.1  # of a gaussian or laplace likelihood; "gaussian" with scale=0 learns a variance for every pixel
-    activation: Literal["leaky", "tanh"] = "leaky"
+    activation: Literal["leaky", "tanh"] = "leaky"  # of the hidden units
     importance_samples: int = 1  # inside the logarithm of the bound that is trained [IW]
     monte_carlo_samples: int = 1  # outside of it [MC]
     epochs: int = 600
@@ -131,11 +132,6 @@ class LadderVAE(Model):
     Settings = LadderVAESettings
     settings: LadderVAESettings
     warm_up_steps: Tensor
-
-    def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
-        if spec.frames is not None:
-            raise DataError(f"{self.name} takes single images, not clips.")
-        super().__init__(spec, seed=seed, **settings)
 
     def build(self) -> None:
         settings, sizes, widths = self.settings, self.settings.latents, self.settings.widths
@@ -317,14 +313,9 @@ class LadderVAE(Model):
 
         A generator of the model's own device draws all samples at once, which is faster.
         """
-        if samples < 1:
-            raise QueryError(f"log_weights was asked for {samples} samples; ask for one at least.")
         x, sizes = self.as_images(images), self.settings.latents
         shape = (len(x), sum(sizes))
-        if generator is not None and generator.device.type == x.device.type != "cpu":
-            noise = torch.randn(samples, *shape, generator=generator, device=x.device)
-        else:
-            noise = torch.stack([torch.randn(shape, generator=generator) for _ in range(samples)]).to(x.device)
+        noise = draw_samples(shape, samples, generator, x.device)
         layers = self.infer(x, noise.flatten(0, 1).split(list(sizes), dim=1))
         ratio = torch.stack([layer.log_ratio for layer in layers]).sum(0)
         return (ratio - self.misfit(layers[0].z, x.repeat(samples, 1, 1, 1))).unflatten(0, (samples, len(x)))

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from intervae.data.base import Batch, Dataset, Spec
+from intervae.data.base import Batch, Dataset
 from intervae.errors import DataError, UsageError
 from intervae.models._decompositions import Principal, fast_ica, principal_components
 from intervae.models.base import Model, in_batches
@@ -57,11 +57,6 @@ class PCA(Model):
     Settings: ClassVar[type] = LinearSettings
     settings: LinearSettings
     mean: Tensor
-
-    def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
-        if spec.frames is not None:
-            raise DataError(f"{self.name} takes single images, not clips.")
-        super().__init__(spec, seed=seed, **settings)
 
     def build(self) -> None:
         """Random orthonormal directions until `fit` finds those of the data."""

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from intervae.data.base import Batch, Dataset, Spec
-from intervae.errors import DataError
+from intervae.data.base import Batch, Dataset
 from intervae.models.base import Model, in_batches
 from intervae.models.linear import CHUNK, gaussian_misfit
 from intervae.models.phases import Phase, Terms
@@ -33,11 +32,6 @@ class RawPixels(Model):
     learns = False
     Settings: ClassVar[type] = RawPixelsSettings
     settings: RawPixelsSettings
-
-    def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
-        if spec.frames is not None:
-            raise DataError(f"{self.name} takes single images, not clips.")
-        super().__init__(spec, seed=seed, **settings)
 
     def build(self) -> None:
         pixels = math.prod(self.spec.image_shape)

@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from intervae.causal.gaussian import kl_standard_normal, log_normal, reparametrise
-from intervae.data.base import Batch, Spec
-from intervae.errors import DataError, QueryError, UsageError
+from intervae.causal.gaussian import kl_standard_normal, reparametrise
+from intervae.data.base import Batch
+from intervae.errors import UsageError
 from intervae.models.base import Model, in_batches
 from intervae.models.phases import Optimiser, Phase, Player, Schedule, Terms
 from intervae.nets.images import Network, build_decoder, build_encoder
+from intervae.nets.latents import draw_with_log_ratio
 from intervae.nets.likelihood import Likelihood, negative_log_likelihood
 
 
@@ -57,11 +58,6 @@ class VAE(Model):
     title = "VAE (Kingma and Welling 2014): Gaussian latents under a standard normal prior"
     Settings: ClassVar[type] = VAESettings
     settings: VAESettings
-
-    def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
-        if spec.frames is not None:
-            raise DataError(f"{self.name} takes single images, not clips.")
-        super().__init__(spec, seed=seed, **settings)
 
     def build(self) -> None:
         settings, size = self.settings, self.settings.latents * self.settings.dims
@@ -131,12 +127,10 @@ class VAE(Model):
     @torch.no_grad()
     def log_weights(self, images: Any, labels: Any, samples: int, generator: torch.Generator | None = None) -> Tensor:
         """Likelihood p(x): log p(x | z) + log p(z) - log q(z | x), (samples, B), for z drawn from q(z | x); labels are not used."""
-        if samples < 1:
-            raise QueryError(f"log_weights was asked for {samples} samples; ask for one at least.")
         x = self.as_images(images)
-        mean, log_variance = self.posterior(x)
-        noise = torch.stack([torch.randn(mean.shape, generator=generator) for _ in range(samples)]).to(x.device)  # (samples, B, n, k)
-        z = mean + torch.exp(0.5 * log_variance) * noise
-        log_posterior = log_normal(noise, 0.0, 0.0).sum((2, 3)) - 0.5 * log_variance.sum((1, 2))
-        log_pixels = in_batches(lambda latents, truth: -self.misfit(latents, truth), z.flatten(0, 1), x.repeat(samples, 1, 1, 1))
-        return log_pixels.unflatten(0, (samples, len(x))) + log_normal(z, 0.0, 0.0).sum((2, 3)) - log_posterior
+        return self.weigh(x, *draw_with_log_ratio(*self.posterior(x), 0.0, samples, generator))
+
+    def weigh(self, x: Tensor, z: Tensor, log_ratio: Tensor) -> Tensor:
+        """log p(x | z) of images (B, C, H, W) and draws (samples, B, n, k), plus log p(z) - log q(z), (samples, B)."""
+        log_pixels = in_batches(lambda latents, truth: -self.misfit(latents, truth), z.flatten(0, 1), x.repeat(len(z), 1, 1, 1))
+        return log_pixels.unflatten(0, z.shape[:2]) + log_ratio

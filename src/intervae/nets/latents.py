@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from intervae.causal.gaussian import log_normal
+from intervae.errors import QueryError
 
 Sampling = Literal["weighted", "stratified"]
 
@@ -66,14 +67,23 @@ def covariance(values: Tensor) -> Tensor:
     return centred.T @ centred / len(values)
 
 
+def draw_samples(shape: tuple[int, ...], samples: int, generator: torch.Generator | None, device: torch.device) -> Tensor:
+    """Standard normal noise (samples, *shape), drawn sample after sample on the CPU, as `Model.log_weights` has to.
+
+    A generator of a GPU draws all samples there at once, which is faster.
+    """
+    if samples < 1:
+        raise QueryError(f"log_weights was asked for {samples} samples; ask for one at least.")
+    if generator is not None and generator.device.type == device.type != "cpu":
+        return torch.randn(samples, *shape, generator=generator, device=device)
+    return torch.stack([torch.randn(shape, generator=generator) for _ in range(samples)]).to(device)
+
+
 def draw_with_log_ratio(
     mean: Tensor, log_variance: Tensor, prior_log_variance: Tensor | float, samples: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
-    """z (samples, B, n, k) from N(mean, exp(log_variance)), and log p(z) - log q(z) (samples, B) for p = N(0, exp(prior_log_variance)).
-
-    Drawn sample after sample on the CPU, as `Model.log_weights` has to.
-    """
-    noise = torch.stack([torch.randn(mean.shape, generator=generator) for _ in range(samples)]).to(mean.device)
+    """z (samples, B, n, k) from N(mean, exp(log_variance)), and log p(z) - log q(z) (samples, B) for p = N(0, exp(prior_log_variance))."""
+    noise = draw_samples(tuple(mean.shape), samples, generator, mean.device)
     z = mean + torch.exp(0.5 * log_variance) * noise
     log_posterior = -0.5 * (noise.square() + log_variance + math.log(2 * math.pi))
     return z, (log_normal(z, 0.0, prior_log_variance) - log_posterior).sum((2, 3))

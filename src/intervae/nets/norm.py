@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-
 EPSILON = 1e-5  # added to variances
 MOMENTUM = 0.1  # how far the kept statistics move towards the last batch's
 
