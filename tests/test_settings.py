@@ -50,6 +50,11 @@ def test_lists_may_have_brackets(text: str) -> None:
     assert build_settings(Cake, {"layers": text}).layers == (8, 16)
 
 
+@pytest.mark.parametrize("text", ["", "()", "[ ]", []])
+def test_lists_may_be_empty(text: Any) -> None:
+    assert build_settings(Cake, {"layers": text}).layers == ()
+
+
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("ON", True), ("1", True), (True, True), ("no", False), ("off", False), ("0", False)])
 def test_truth_values(text: Any, value: bool) -> None:
     assert build_settings(Cake, {"baked": text}).baked is value
@@ -69,7 +74,8 @@ def test_truth_values(text: Any, value: bool) -> None:
         ({"shape": "oval"}, ["shape", "oval", "round", "square"]),
         ({"layers": 8}, ["layers", "8", "comma"]),
         ({"layers": "8,x"}, ["layers", "x", "number"]),
-        ({"layers": ""}, ["layers", "number"]),
+        ({"layers": "8,"}, ["layers", "number"]),
+        ({"layers": 0}, ["layers", "0", "comma"]),
         ({"baked": "maybe"}, ["baked", "maybe", "true or false"]),
         ({"name": 5}, ["name", "5", "text"]),
     ],

@@ -57,7 +57,7 @@ def _convert(key: str, value: Any, hint: Any) -> Any:
             raise UsageError(f"{key}={value!r} is not a choice; choose one of {', '.join(map(str, arguments))}.")
         return value
     if origin is tuple:
-        parts = value.strip("()[] ").split(",") if isinstance(value, str) else value
+        parts = [part for part in value.strip("()[] ").split(",") if part or "," in value] if isinstance(value, str) else value
         if not isinstance(parts, Iterable) or isinstance(parts, Mapping):
             raise UsageError(f"{key}={value!r} is not a list; give values with commas between them, such as {key}=32,64.")
         return tuple(_convert(key, part.strip() if isinstance(part, str) else part, arguments[0]) for part in parts)

@@ -93,6 +93,16 @@ def test_the_card_tells_variables_ranges_graph_and_use(trained: Path, pendulum: 
     code = card.split("```python")[1].split("```")[0]
     compile(code, "card", "exec")
     assert 'intervae.load(".")' in code
+    first = pendulum.variables[0]
+    assert f'model.counterfactual(images, {{"{first.name}": {(first.low + first.high) / 2:.4g}}})' in code
+
+
+def test_the_card_asks_about_the_latents_where_they_are_not_the_labels(make_model: Any, pendulum: Any, tmp_path: Path) -> None:
+    model = make_model("causal-vae-unsup", pendulum)
+    model.save(tmp_path)
+    code = (tmp_path / "README.md").read_text().split("```python")[1].split("```")[0]
+    assert 'model.counterfactual(images, {"z0": 0})' in code
+    assert torch.isfinite(model.counterfactual(pendulum.test.images[:2], {"z0": 0})).all()
 
 
 def test_saving_alone_needs_no_training_data(make_model: Any, pendulum: Any, tmp_path: Path) -> None:

@@ -161,9 +161,10 @@ def model_card(model: Model, config: dict[str, Any]) -> str:
     except QueryError:
         pass
     lines += ["", "```python", "import intervae", "", 'model = intervae.load(".")']
-    if answers(type(model), "counterfactual") and model.spec.variables:
-        first = model.spec.variables[0]
-        lines += [f'pictures = model.counterfactual(images, {{"{first.name}": {(first.low + first.high) / 2:.4g}}})']
+    if answers(type(model), "counterfactual"):
+        first = model.latent_names[0]
+        middle = {v.name: (v.low + v.high) / 2 for v in model.spec.variables}.get(first, 0.0)  # a latent without a label has no range
+        lines += [f'pictures = model.counterfactual(images, {{"{first}": {middle:.4g}}})']
     lines += ["```", "", "Settings:", "", "```json", json.dumps(config["settings"], indent=2), "```", ""]
     lines += ["A counterfactual is only as right as the graph and the mechanisms; outside the training ranges above it extrapolates.", ""]
     return "\n".join(lines)
