@@ -253,6 +253,14 @@ def test_clips_are_reconstructed_frame_by_frame(make_data: Any) -> None:
     assert found.n == 3 * len(data.test)
 
 
+def test_diversity_compares_the_models_samples_with_the_test_images(make_data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_data()
+    (collapsed,) = evaluate(Mean(data.spec), data, ["diversity"])
+    assert (collapsed.value, collapsed.n) == (0, len(data.test))
+    monkeypatch.setattr(Mean, "sample", lambda self, n, do=None, seed=None: 0.5 * data.test.images[:n].flip(0) / 255)
+    assert evaluate(Mean(data.spec), data, ["diversity"])[0].value == pytest.approx(0.5)
+
+
 # ---- tables ----------------------------------------------------------------------------------------------------------
 def test_headlines_say_what_a_number_is_to_be_compared_with() -> None:
     rows = [

@@ -99,6 +99,13 @@ METRICS: dict[str, Metric] = {
         measures.permuted_graph,
         True,
     ),
+    "diversity": Metric(
+        "how far apart the model's samples are, compared with the test images: near 0 where a generator collapsed",
+        "two test images or more",
+        lambda s: len(s.data.test) > 1,
+        measures.diversity,
+        True,
+    ),
     "axioms": Metric(
         "do() pictures without truth: composition, reversibility, effectiveness, minimality",
         f"{_DO}, and a graph",

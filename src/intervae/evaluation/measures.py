@@ -23,6 +23,7 @@ COUNTERFACTUAL_IMAGES = 512
 AXIOM_IMAGES = 128  # each is asked about some 30 times for every variable
 FITTING = threading.Lock()
 LIKELIHOOD_IMAGES, LIKELIHOOD_SAMPLES = 128, 64
+DIVERSITY_IMAGES = 512
 
 
 def r2(subject: Subject) -> list[Measurement]:
@@ -115,6 +116,12 @@ def likelihood(subject: Subject) -> list[Measurement]:
 
 def active_units(subject: Subject) -> list[Measurement]:
     return [metrics.active_units(subject.latents, subject.model.latent_names)]
+
+
+def diversity(subject: Subject) -> list[Measurement]:
+    """As many samples of the model as test images; both with pixels in [0, 1]."""
+    images = subject.part(DIVERSITY_IMAGES).images
+    return [metrics.diversity(subject.model.sample(len(images), seed=0).cpu().numpy(), images.cpu().numpy() / 255)]
 
 
 def disentanglement(name: str, **settings: Any) -> Measure:

@@ -55,6 +55,8 @@ _EXPORTS = {
     "factor_accuracy": "actions",
     "confusion_matrix": "actions",
     "concept_information": "concepts",
+    "diversity": "collapse",
+    "mode_shares": "collapse",
 }
 
 __all__ = [*_EXPORTS]
@@ -69,6 +71,8 @@ if TYPE_CHECKING:
     from intervae.metrics.axioms import minimality as minimality
     from intervae.metrics.axioms import reversibility as reversibility
     from intervae.metrics.base import Measurement as Measurement
+    from intervae.metrics.collapse import diversity as diversity
+    from intervae.metrics.collapse import mode_shares as mode_shares
     from intervae.metrics.concepts import concept_information as concept_information
     from intervae.metrics.counterfactual import counterfactual_errors as counterfactual_errors
     from intervae.metrics.counterfactual import latent_movement as latent_movement
