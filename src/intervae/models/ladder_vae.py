@@ -226,7 +226,9 @@ class LadderVAE(Model):
         noise = torch.randn(draws * len(images), sum(settings.latents), device=images.device, generator=generator)
         layers = self.infer(images, noise.split(list(settings.latents), dim=1))
         misfit = self.misfit(layers[0].z, images.repeat(draws, 1, 1, 1))
-        kls = torch.stack([layer.kl.sum() for layer in layers]) / len(noise)
+        # bottom-up, z_{i+1} was drawn from z_i: p(z_i | z_{i+1}) belongs to that draw, and a closed form over z_i would be no bound
+        exact = [settings.inference == "ladder" or layer is layers[-1] for layer in layers]
+        kls = torch.stack([layer.kl.sum() if fits else -layer.log_ratio.sum() for layer, fits in zip(layers, exact, strict=True)]) / len(noise)
         beta = (batch["step"] / self.warm_up_steps.clamp(min=1.0)).clamp(max=1.0) if settings.warm_up else 1.0
         terms = {"reconstruction": misfit.mean(), "kl": kls.sum()}
         if inside == 1:
