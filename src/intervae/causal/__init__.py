@@ -6,8 +6,10 @@ from intervae.causal.gaussian import kl_diagonal, kl_pushed_forward, kl_standard
 from intervae.causal.graph import CausalGraph
 from intervae.causal.linear import structural_matrix, to_endogenous, to_exogenous
 from intervae.causal.mechanisms import MaskLayer
+from intervae.causal.sem import SEM
 
 __all__ = [
+    "SEM",
     "CausalGraph",
     "MaskLayer",
     "interventions",
