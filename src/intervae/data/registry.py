@@ -182,6 +182,12 @@ def _simulator(class_name: str) -> Callable[[], Loader]:
 
 register("pendulum", "a pendulum, a light and the shadow it throws: 4 variables, true graph and counterfactuals", "nothing", _simulator("Pendulum"))
 register("flow", "water flowing from a hole in a glass with a ball in it: 4 variables, true graph and counterfactuals", "nothing", _simulator("Flow"))
+register(
+    "parabola",
+    "76,800 white ovals whose height is the square of their place: 4 variables, true graph and counterfactuals",
+    "nothing",
+    _simulator("Parabola"),
+)
 
 
 def _reader(name: str) -> Callable[[], Loader]:

@@ -2,6 +2,7 @@
 
 from intervae.data.simulators.base import Simulator
 from intervae.data.simulators.flow import Flow
+from intervae.data.simulators.parabola import Parabola
 from intervae.data.simulators.pendulum import Pendulum
 
-__all__ = ["Flow", "Pendulum", "Simulator"]
+__all__ = ["Flow", "Parabola", "Pendulum", "Simulator"]
