@@ -51,9 +51,9 @@ def run_together(tasks: Sequence[Callable[[], Any]], workers: int, device: str |
 
     streams = [_own_stream(device) for _ in range(min(workers, len(tasks)))]
     threads = [threading.Thread(target=work, args=(stream,), daemon=True, name=f"run-{i}") for i, stream in enumerate(streams)]
-    for thread in threads:
-        thread.start()
     try:
+        for thread in threads:
+            thread.start()
         for _ in tasks:
             number, result, error = ended.get()
             if error is not None:
