@@ -1,0 +1,124 @@
+"""The steps of a phase without the loop around them: what an epoch is decided by, what goes into a checkpoint, where a step is captured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from intervae.data.base import Batch, Dataset
+from intervae.errors import UsageError
+from intervae.models.phases import Phase, Player
+from intervae.training import stepper as module
+from intervae.training.stepper import Stepper, capture_stream, make_optimiser
+
+
+def stepper_of(model: Any, data: Dataset, phase: Phase | None = None) -> Stepper:
+    phase = phase or model.phases()[0]
+    return Stepper(model, phase, data.train, phase.batch_size or 10, cuda_graph=True, bf16=False)
+
+
+def test_the_order_and_the_noise_of_an_epoch_depend_on_its_seed_alone(toy: Any, toy_data: Dataset) -> None:
+    seen: list[tuple[list[int], float, float]] = []
+
+    def plan(m: Any) -> list[Phase]:
+        def loss(batch: Batch, generator: torch.Generator | None) -> dict[str, Tensor]:
+            seen.append((batch["index"].tolist(), torch.randn((), generator=generator).item(), batch["step"].item()))
+            return {"loss": m.first.sum() + m.second}
+
+        return [Phase("main", (Player(loss),), 4, 15)]
+
+    stepper = stepper_of(toy(plan), toy_data)
+    assert stepper.run_epoch(0, 4, seed=5).shape == (3, 1)  # 50 samples in batches of 15: the last 5 are left out
+    torch.manual_seed(123)  # the global generator plays no part
+    stepper.run_epoch(2, 4, seed=5)
+    stepper.run_epoch(2, 4, seed=6)
+    first, same, other = seen[:3], seen[3:6], seen[6:]
+    assert [step[:2] for step in first] == [step[:2] for step in same]
+    assert [step[2] for step in first + same] == [0, 1, 2, 6, 7, 8]
+    assert [step[0] for step in same] != [step[0] for step in other]
+    assert not {step[1] for step in same} & {step[1] for step in other}
+    assert len({row for step in first for row in step[0]}) == 45
+
+
+def test_terms_come_back_step_by_step_under_their_names(toy: Any, toy_data: Dataset) -> None:
+    def plan(m: Any) -> list[Phase]:
+        def loss(batch: Batch, generator: Any) -> dict[str, Tensor]:
+            return {"loss": (m.second - 1).square(), "mean": batch["index"].float().mean()}
+
+        return [Phase("main", (Player(loss, ("second",), optimiser="sgd", learning_rate=0.25),), 1, 10)]
+
+    stepper = stepper_of(toy(plan), toy_data)
+    found = stepper.run_epoch(0, 1, seed=0)
+    assert stepper.names == ["loss", "mean"]
+    expected = [0.25**step for step in range(5)]  # the distance halves in every step
+    assert found[:, 0].tolist() == pytest.approx(expected)
+    assert found[:, 1].mean().item() == pytest.approx(sum(range(50)) / 50)
+
+
+def test_a_player_may_take_several_steps_for_each_batch(toy: Any, toy_data: Dataset) -> None:
+    def plan(m: Any) -> list[Phase]:
+        return [
+            Phase("main", (Player(lambda batch, generator: {"loss": -m.second}, ("second",), optimiser="sgd", learning_rate=0.1, steps=3),), 1, 10)
+        ]
+
+    model = toy(plan)
+    stepper_of(model, toy_data).run_epoch(0, 1, seed=0)
+    assert model.second.item() == pytest.approx(0.1 * 3 * 5)
+    assert not model.first.any()
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "adamw", "adagrad", "rmsprop", "sgd"])
+def test_what_a_checkpoint_keeps_is_enough_to_go_on(optimiser: Any, toy: Any, toy_data: Dataset) -> None:
+    one, other = (toy(player={"optimiser": optimiser}) for _ in range(2))
+    stepper = stepper_of(one, toy_data)
+    stepper.run_epoch(0, 3, seed=0)
+    kept = {name: tensor.clone() for name, tensor in stepper.state().items()}
+    other.load_state_dict({name: tensor.clone() for name, tensor in one.state_dict().items()})
+    fresh = stepper_of(other, toy_data)
+    fresh.load_state(kept)
+    assert kept.keys() == fresh.state().keys()
+    assert torch.equal(stepper.run_epoch(1, 3, seed=1), fresh.run_epoch(1, 3, seed=1))
+    assert torch.equal(one.first, other.first)
+    assert (kept != {}) == (optimiser != "sgd")
+    if optimiser != "sgd":  # and it is needed
+        other.load_state_dict(one.state_dict())
+        assert not torch.equal(stepper.run_epoch(2, 3, seed=2), stepper_of(other, toy_data).run_epoch(2, 3, seed=2))
+
+
+def test_a_player_without_parameters_is_refused(toy: Any) -> None:
+    model = toy()
+    with pytest.raises(UsageError, match="no parameter of toy begins with third or fourth"):
+        make_optimiser(model, Player(model.loss, ("third", "fourth")), on_gpu=False)
+
+
+class Streams:
+    """A stand-in for torch.cuda: `current` is what the calling thread works on."""
+
+    def __init__(self) -> None:
+        self.default = self.current = object()
+        self.made: list[object] = []
+
+    def current_stream(self, device: Any) -> object:
+        return self.current
+
+    def default_stream(self, device: Any) -> object:
+        return self.default
+
+    def Stream(self, device: Any) -> object:  # noqa: N802
+        self.made.append(object())
+        return self.made[-1]
+
+
+def test_a_step_is_captured_on_the_streams_own_and_on_one_other_for_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch hands out 32 streams in turn: a new one for each capture would in the end be one that another run works on."""
+    streams, device = Streams(), torch.device("cuda", 0)
+    monkeypatch.setattr(module.torch, "cuda", streams)
+    monkeypatch.setattr(module, "_CAPTURE_STREAMS", {})
+    chosen = [capture_stream(device) for _ in range(40)]
+    assert chosen == [streams.made[0]] * 40
+    streams.current = own = object()
+    assert [capture_stream(device) for _ in range(3)] == [own] * 3
+    assert len(streams.made) == 1
