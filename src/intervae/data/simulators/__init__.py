@@ -2,7 +2,8 @@
 
 from intervae.data.simulators.base import Simulator
 from intervae.data.simulators.flow import Flow
+from intervae.data.simulators.motion import Motion
 from intervae.data.simulators.parabola import Parabola
 from intervae.data.simulators.pendulum import Pendulum
 
-__all__ = ["Flow", "Parabola", "Pendulum", "Simulator"]
+__all__ = ["Flow", "Motion", "Parabola", "Pendulum", "Simulator"]
