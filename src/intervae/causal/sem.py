@@ -227,7 +227,7 @@ class Networks(nn.Module):
     def _inverse_scale(self) -> Tensor:
         """1 / s, (C,)."""
         out = (self._units(self.reference, self.allowed) * self.last).sum(-1)  # (REFERENCE, C)
-        return (out.var(0, correction=0) + SMALLEST_VARIANCE).rsqrt()
+        return ((out - out.mean(0)).square().mean(0) + SMALLEST_VARIANCE).rsqrt()
 
 
 def _product(values: Tensor, weights: Tensor) -> Tensor:
