@@ -8,6 +8,7 @@ import re
 import statistics
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,16 +58,19 @@ def check_format(document: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Scripted(Job):
-    """A job that gives what the test says and writes down that it ran; "stop" is a 9 that is interrupted until there is a file called go."""
+    """A job that gives what the test says and writes down that it ran; "stop" is a 9 that is interrupted, and "fail" one
+    that breaks, until there is a file called go."""
 
     def run(self, seed: int, device: str, folder: Path) -> dict[str, float]:
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder.parent / "ran.txt", "a") as log:
             log.write(f"{self.variant}{seed} ")
         value = self.options["values"][seed]
+        if value == "fail" and not (folder.parent / "go").exists():
+            raise RunError(f"{self.variant}{seed} broke.")
         if value == "stop" and not (folder.parent / "go").exists():
             raise KeyboardInterrupt
-        score = 9.0 if value == "stop" else float(value)
+        score = 9.0 if value in ("stop", "fail") else float(value)
         return {"score": score, "score|part": 2 * score}
 
 
@@ -239,6 +243,118 @@ def test_a_number_that_is_not_finite_stops_before_the_table(value: str, tmp_path
         go(scripted(1.0, value), tmp_path)
     assert not (tmp_path / "results").exists()
     assert not (tmp_path / "runs" / "scripted" / "made-method-a-1" / "numbers.json").exists()
+
+
+# ---- parts of a grid, several at once -------------------------------------------------------------------------------
+def two_jobs(one: list[Any], other: list[Any], **changes: Any) -> Experiment:
+    first, second = (scripted(*values, variant=name).jobs[0] for name, values in (("a", one), ("b", other)))
+    return Experiment("scripted", "Scripted", (replace(first, **changes), second), seeds=len(other), shown=("score",))
+
+
+def test_a_part_of_a_grid_is_run_alone_and_the_rest_later_makes_the_table(tmp_path: Path) -> None:
+    experiment = two_jobs([1.0, 2.0], [3.0, 4.0])
+    part = go(experiment, tmp_path, only="method-b")
+    assert ran(tmp_path) == ["b0", "b1"]
+    assert not (tmp_path / "results").exists()
+    whole = go(experiment, tmp_path)
+    assert ran(tmp_path) == ["b0", "b1", "a0", "a1"]
+    assert whole["rows"][2:] == part["rows"]
+    assert [row["per_seed"] for row in part["rows"]] == [{"0": 3.0, "1": 4.0}, {"0": 6.0, "1": 8.0}]
+    go(experiment, tmp_path, only="method-a", seeds=1)  # fewer seeds than the table has: nothing of it would be replaced
+    assert json.loads((tmp_path / "results" / "scripted.json").read_text()) == whole
+    with pytest.raises(UsageError, match="--only method-c: no job of scripted has that in its name; they are made-method-a, made-method-b"):
+        go(experiment, tmp_path, only="method-c")
+
+
+def test_a_part_of_a_grid_through_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiments, "EXPERIMENTS", (two_jobs([1.0, 2.0], [3.0, 4.0]),))
+    words = ["reproduce", "scripted", "--runs", tmp_path / "runs", "--results", tmp_path / "results", "--device", "cpu", "--together", 2]
+    assert f"the numbers are in {tmp_path / 'runs' / 'scripted'}; without --only the table is made" in succeeded(intervae(*words, "--only", "-b")).out
+    assert sorted(ran(tmp_path)) == ["b0", "b1"]
+    succeeded(intervae(*words))
+    assert len(json.loads((tmp_path / "results" / "scripted.json").read_text())["rows"]) == 4
+    refused(intervae(*words, "--only", "elsewhere"), 2, "no job of scripted")
+    refused(intervae(*words[:-1], 31, "--runs", tmp_path / "other"), 2, "together=31", "30")
+
+
+def timeless(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [row for row in document["rows"] if row["metric"] not in ("seconds", "train_seconds")]
+
+
+def test_runs_at_once_give_the_same_rows_in_the_same_order(
+    reproduced: tuple[Path, dict[str, Any], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "write_figures", lambda *_: [])  # they take their time
+    folder, document, _ = reproduced
+    told: list[str] = []
+    again = go(TINY, tmp_path, together=2, tell=told.append)
+    assert timeless(again) == timeless(document)
+    assert len(told) == 4
+    for seed in (0, 1):
+        run = f"pendulum-causal-vae-small-{seed}"
+        weights = [(where / "runs" / "tiny" / run / "model.safetensors").read_bytes() for where in (folder, tmp_path)]
+        assert weights[0] == weights[1]
+
+
+def test_rows_keep_their_order_whichever_run_ends_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    last_is_done, run = threading.Event(), Scripted.run
+
+    def waiting(self: Scripted, seed: int, device: str, folder: Path) -> dict[str, float]:
+        if (self.variant, seed) == ("a", 0):
+            assert last_is_done.wait(30)
+        found = run(self, seed, device, folder)
+        if (self.variant, seed) == ("b", 1):
+            last_is_done.set()
+        return found
+
+    monkeypatch.setattr(Scripted, "run", waiting)
+    document = go(two_jobs([1.0, 2.0], [3.0, 4.0]), tmp_path, together=2)
+    assert ran(tmp_path)[-1] == "a0"
+    check_format(document)
+    assert [list(row["per_seed"].values()) for row in document["rows"]] == [[1.0, 2.0], [2.0, 4.0], [3.0, 4.0], [6.0, 8.0]]
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_run_that_fails_leaves_the_others_kept_and_no_table(together: int, tmp_path: Path) -> None:
+    experiment, told = two_jobs([1.0, "fail"], [3.0, 4.0]), []
+    with pytest.raises(RunError, match="a1 broke"):
+        go(experiment, tmp_path, together=together, tell=told.append)
+    assert sorted(ran(tmp_path)) == ["a0", "a1", "b0", "b1"]
+    assert not (tmp_path / "results").exists()
+    assert sorted(told)[1] == "made-method-a seed 1 failed: a1 broke."
+    assert len(list((tmp_path / "runs").rglob("numbers.json"))) == 3
+    (tmp_path / "runs" / "scripted" / "go").write_text("")
+    document = go(experiment, tmp_path, together=together)
+    assert sorted(ran(tmp_path)) == ["a0", "a1", "a1", "b0", "b1"]
+    assert document["rows"][0]["per_seed"] == {"0": 1.0, "1": 9.0}
+
+
+def test_several_failures_are_counted_and_the_first_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"2 of 6 runs of scripted failed, the first with: a1 broke\. The others are kept"):
+        go(two_jobs([1.0, "fail", 2.0], [3.0, "fail", 4.0]), tmp_path)
+    assert len(list((tmp_path / "runs").rglob("numbers.json"))) == 4
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_an_interrupt_is_no_failure_of_a_run(together: int, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        go(two_jobs(["stop", 2.0, 2.0, 2.0], [3.0] * 4), tmp_path, together=together)
+    assert len(ran(tmp_path)) <= (1 if together == 1 else 7)
+
+
+def test_a_job_may_have_seeds_of_its_own(tmp_path: Path) -> None:
+    experiment = two_jobs([1.0, 2.0, 6.0], [3.0, 4.0], seeds=3)
+    document = go(experiment, tmp_path)
+    check_format(document)
+    assert [len(row["per_seed"]) for row in document["rows"]] == [3, 3, 2, 2]
+    assert document["rows"][0]["mean"] == 3.0
+    assert document["command"] == "intervae reproduce scripted"  # the jobs know how many seeds they have
+    assert "2 or 3 seeds, none dropped" in (tmp_path / "results" / "scripted.md").read_text()
+    with pytest.raises(UsageError, match=r"scripted\.json has 3 seeds and would be replaced by 1"):
+        go(experiment, tmp_path, seeds=1)
+    few = go(experiment, tmp_path, seeds=1, overwrite=True)  # what is asked for counts for every job
+    assert [len(row["per_seed"]) for row in few["rows"]] == [1] * 4
+    assert few["command"] == "intervae reproduce scripted --seeds 1"
 
 
 # ---- for people -----------------------------------------------------------------------------------------------------
