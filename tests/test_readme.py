@@ -17,6 +17,7 @@ from command import SMALL, contents, intervae, make_folder, succeeded
 from intervae import cli, experiments
 from intervae.data import datasets
 from intervae.discovery import METHODS
+from intervae.evaluation import METRICS
 from intervae.experiments import EXPERIMENTS, Train
 from intervae.models import MODELS
 
@@ -176,9 +177,11 @@ def row(name: str) -> set[str]:
 
 
 def test_the_table_of_what_there_is_names_all_of_it_and_nothing_else() -> None:
-    assert row("models") == set(MODELS)
+    assert row("models with causes") | row("models to compare with") == set(MODELS)
     assert row("data") - {".npz", ".h5", "Dataset"} == {entry.name for entry in datasets()}
     assert row("graph from labels") == set(METHODS)
+    assert row("metrics") == set(METRICS)
+    assert row("experiments") == {experiment.name for experiment in EXPERIMENTS}
 
 
 def test_the_defaults_that_the_docs_tell_are_the_defaults() -> None:

@@ -23,6 +23,7 @@ from intervae.discovery import discover
 from intervae.errors import RunError, TrainingError, UsageError, unknown
 from intervae.evaluation import METRICS, evaluate, write_evaluation
 from intervae.evaluation.subject import Subject
+from intervae.experiments.page import markdown, split_parts
 from intervae.files import read_json, write_json, write_text
 from intervae.models import create
 from intervae.models.base import Model
@@ -109,14 +110,22 @@ class Discover(Job):
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table: what is run, on how many seeds, and what of it is shown."""
+    """A table: what is run, on how many seeds, and what of it is shown.
+
+    Arguments:
+        shown: metrics of the page, a line for each job and part.
+        columns: metrics of a first table that has one line for each job; without any, there is no such table.
+        figure: draws NAME.png from a path and the rows, of which each has the job's `variant` and the `part` that it is about.
+    """
 
     name: str
     title: str
     jobs: tuple[Job, ...]
     seeds: int
-    shown: tuple[str, ...]  # metrics of the Markdown table
+    shown: tuple[str, ...]
     notes: str = ""
+    columns: tuple[str, ...] = ()
+    figure: Callable[[Path, Sequence[Mapping[str, Any]]], None] | None = None
 
 
 def reproduce(
@@ -132,7 +141,7 @@ def reproduce(
     command: str = "",
     tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Run every job on every seed, skipping what `runs` already holds, and write `results`/NAME.json and NAME.md.
+    """Run every job on every seed, skipping what `runs` already holds, and write `results`/NAME.json, NAME.md and NAME.png.
 
     Arguments:
         seeds: 0 .. seeds - 1; the experiment's own number without it.
@@ -215,14 +224,16 @@ def _seeds_in(path: Path) -> int:
 
 
 def write_table(experiment: Experiment, results: str | Path = "results") -> None:
-    """`results`/NAME.md from `results`/NAME.json, which alone holds the numbers."""
+    """`results`/NAME.md, and NAME.png where there is a figure, from `results`/NAME.json, which alone holds the numbers."""
     path = Path(results) / f"{experiment.name}.json"
     if not path.is_file():
         raise RunError(f"there is no {path}; make it with `intervae reproduce {experiment.name}`.")
     document = read_json(path, "the numbers of the experiment")
     if not isinstance(document, dict) or document.get("experiment") != experiment.name or not document.get("rows"):
         raise RunError(f"{path} does not hold the numbers of {experiment.name}; make it again with `intervae reproduce {experiment.name}`.")
-    write_text(Path(results) / f"{experiment.name}.md", markdown(experiment, document))
+    write_text(path.with_suffix(".md"), markdown(experiment, document))
+    if experiment.figure is not None:
+        experiment.figure(path.with_suffix(".png"), split_parts(experiment, document["rows"]))
 
 
 def _record(job: Job, seed: int) -> dict[str, Any]:
@@ -282,23 +293,6 @@ def _rows(job: Job, per_seed: dict[int, Numbers]) -> list[dict[str, Any]]:
         row |= {"mean": statistics.fmean(values.values()), "std": statistics.stdev(values.values()) if len(values) > 1 else 0.0}
         rows.append({**row, "paper": job.paper[key]} if key in job.paper else row)
     return rows
-
-
-def markdown(experiment: Experiment, document: Mapping[str, Any]) -> str:
-    """The table for people: one line per job and part, our mean and spread beside the paper's number."""
-    lines = [f"# {experiment.title}", "", experiment.notes, ""] if experiment.notes else [f"# {experiment.title}", ""]
-    lines += ["| data | model | what | metric | ours (mean ± std over seeds) | lowest seed to highest | paper |", "|---|---|---|---|---|---|---|"]
-    for row in document["rows"]:
-        if row["metric"] in experiment.shown:
-            values = sorted(row["per_seed"].values())
-            spread = f"{values[0]:.4g} … {values[-1]:.4g}"
-            paper = f"{row['paper']:g}" if "paper" in row else ""
-            lines.append(
-                f"| {row['data']} | {row['model']} | {row['variant']} | {row['metric']} | {row['mean']:.4g} ± {row['std']:.2g} | {spread} | {paper} |"
-            )
-    seeds = " or ".join(str(count) for count in sorted({len(row["per_seed"]) for row in document["rows"]}))
-    lines += ["", f"{seeds} seeds, none dropped; {document['hardware']}, revision {document['revision']}, {document['date']}. Made by:", ""]
-    return "\n".join([*lines, "```", document["command"], "```", ""])
 
 
 def find(name: str, experiments: Sequence[Experiment]) -> Experiment:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from intervae import figures
 from intervae.data.readers.dsprites import DspritesGrid
 from intervae.experiments.base import Experiment, Numbers, Train
 from intervae.metrics import beta_vae_score_from_simulator, factor_vae_score_from_simulator
@@ -97,4 +99,6 @@ BETA_VAE_METRIC = Experiment(
     notes="Accuracy of a logistic regression that is told the mean distance of the codes of 64 pairs, and says which of scale, orientation and "
     "the two positions the pairs share; 10,000 points train it and 5,000 test it, drawn from the whole grid of 737,280 pictures, shapes at "
     "random. Chance is 0.25. `factor_vae_score` is FactorVAE's metric on the same factors.",
+    columns=("beta_vae_score", "factor_vae_score", "train_seconds"),
+    figure=partial(figures.ranking, metric="beta_vae_score", chance=1 / len(FACTORS), title="The beta-VAE metric on dSprites"),
 )

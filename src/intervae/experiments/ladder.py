@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from intervae import figures
 from intervae.experiments.base import Experiment, Numbers, Train
 from intervae.metrics import likelihood_bounds
 from intervae.models.ladder_vae import LadderVAE
@@ -68,6 +70,7 @@ def rows(data: str, options: dict[str, Any], settings: dict[str, Any], paper: di
 
 
 _SHOWN = ("log_likelihood", "elbo", "active_units", "active_units_above", "train_seconds")
+_FIGURE = partial(figures.depth_curves, metric="log_likelihood", units="active_units")
 _NOTES = (
     "`log_likelihood` is the importance-weighted bound in nats, mean over all test images; `elbo` the same with one sample. `active_units`: units "
     f"whose mean KL is above {ACTIVE_KL} nat, for each layer and in all; `active_units_above`: those above z1. The number after a variant's name "
@@ -107,6 +110,8 @@ LVAE_MNIST = Experiment(
     ),
     seeds=3,
     shown=_SHOWN,
+    columns=_SHOWN,
+    figure=partial(_FIGURE, title="Hierarchical VAEs on MNIST"),
     notes=_NOTES + f"The grid trains {MNIST_EPOCHS} epochs, `long` {LONG_EPOCHS}, with a cosine schedule from 6e-3 and batches of 1,024 and 512; the "
     "paper 2,000 at a constant rate, and its MNIST numbers other than the best are in a figure only. "
     "Pixels are binarised anew for every step, test pixels once for each "
@@ -119,6 +124,8 @@ LVAE_OMNIGLOT = Experiment(
     rows("omniglot", {"validation": 0.02}, {**_BINARY, "epochs": OMNIGLOT_EPOCHS, "warm_up": OMNIGLOT_EPOCHS // 4}, _OMNIGLOT_PAPER, 500),
     seeds=3,
     shown=_SHOWN,
+    columns=_SHOWN,
+    figure=partial(_FIGURE, title="Hierarchical VAEs on Omniglot"),
     notes=_NOTES + f"{OMNIGLOT_EPOCHS} epochs with a cosine schedule from 6e-3 and batches of 1,024 (the paper: 1,500 at a constant rate). "
     "The pictures are the public 105 x 105 ones resized to 28 x 28, not the file that the paper used, so its numbers show the order only.",
 )
@@ -135,5 +142,7 @@ LVAE_NORB = Experiment(
     ),
     seeds=3,
     shown=_SHOWN,
+    columns=_SHOWN,
+    figure=partial(_FIGURE, title="Hierarchical VAEs on small NORB"),
     notes=_NOTES + "Gaussian pixels with learned variances, tanh units. The paper: 4,000 epochs, warm-up over 1,000.",
 )

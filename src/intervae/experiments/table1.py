@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from intervae import figures
 from intervae.experiments.base import Experiment, Train
 
 METRICS = ("mic", "tic", "r2", "counterfactual", "reconstruction", "shd")
@@ -47,5 +49,9 @@ TABLE1 = Experiment(
     "paper's protocol). CausalVAE and ConditionVAE have labelled latents; for the other three a latent is matched to each label by the largest "
     "MIC (one latent each), and `_unmatched` takes the latents in the order they come. A latent of four dims counts by the mean of its dims, "
     "`_best_dim` by its best one. Graphs are learned from the labels. ConditionVAE answers do() without a graph: nothing follows from what is "
-    "set. CelebA is the first 10,000 pictures of the public set at half size (89 x 109, centre square, 64 x 64), split at random.",
+    "set. CelebA is the first 10,000 pictures of the public set at half size (89 x 109, centre square, 64 x 64), split at random. Its labels "
+    "are yes or no, and the MIC of such a label is at most its entropy in bits: over the labels of our test split 0.88 in the mean for SMILE "
+    "and 0.65 for BEARD, so no method could reach the paper's 0.923 for BEARD on it.",
+    columns=("mic", "tic", "mic_best_dim", "r2_min", "counterfactual_pixel_mae", "identity_pixel_mae", "reconstruction_pixel_mae", "shd"),
+    figure=partial(figures.grouped_bars, metrics=("mic", "tic"), title="CausalVAE's Table 1: mean over labels and seeds"),
 )

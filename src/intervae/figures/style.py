@@ -34,6 +34,7 @@ LARGEST = 10_000_000  # canvas pixels, above which a PNG has them one to one
 # blue and orange are Okabe and Ito's; all stay apart for colour-blind readers, by lightness if not by hue
 INK, FAINT, RULE, PALE = "#1f2328", "#6e7681", "#d0d7de", "#f1f4f8"
 BLUE, ORANGE, RED = "#0072b2", "#e69f00", "#d7301f"
+SERIES = (BLUE, ORANGE, "#009e73", "#cc79a7", "#56b4e9", "#8a5a2b", FAINT)  # of Okabe and Ito as well, but for the last two
 DIVERGING = LinearSegmentedColormap.from_list(
     "less, equal, more", ["#053061", "#2166ac", "#67a9cf", "#ffffff", "#ef8a62", "#c2301c", "#67001f"], N=257
 )  # an odd number of colours, so that 0 is white

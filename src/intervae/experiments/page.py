@@ -1,0 +1,73 @@
+"""What people see of an experiment's numbers: a Markdown page, and tables to quote elsewhere, made from its JSON file alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from intervae.experiments.base import Experiment
+
+Row = dict[str, Any]
+
+
+def split_parts(experiment: Experiment, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """The rows with the job's own `variant`, and what follows it there as `part`: the variable or layer that a number is about, or ""."""
+    found = []
+    for row in rows:
+        own = [j.variant for j in experiment.jobs if (j.data, j.model) == (row["data"], row["model"]) and _starts(row["variant"], j.variant)]
+        variant = max(own, key=len, default=row["variant"])
+        found.append({**row, "variant": variant, "part": row["variant"].removeprefix(variant).strip()})
+    return found
+
+
+def _starts(words: str, variant: str) -> bool:
+    return not variant or words == variant or words.startswith(f"{variant} ")
+
+
+def markdown(experiment: Experiment, document: Mapping[str, Any]) -> str:
+    """The page: where the experiment has `columns`, one line for each job; where it has a figure, that; then every number that is shown."""
+    lines = [f"# {experiment.title}", "", experiment.notes, ""] if experiment.notes else [f"# {experiment.title}", ""]
+    if experiment.columns:
+        lines += ["Mean ± standard deviation over seeds; the paper's number in brackets.", "", *summary(experiment, document), ""]
+    if experiment.figure is not None:
+        lines += [f"![{experiment.title}]({experiment.name}.png)", ""]
+    lines += ["## Every number", ""] if experiment.columns else []
+    lines += ["| data | model | what | metric | ours (mean ± std over seeds) | lowest seed to highest | paper |", "|---|---|---|---|---|---|---|"]
+    for row in document["rows"]:
+        if row["metric"] in experiment.shown:
+            values = sorted(row["per_seed"].values())
+            spread = f"{values[0]:.4g} … {values[-1]:.4g}"
+            paper = f"{row['paper']:g}" if "paper" in row else ""
+            lines.append(
+                f"| {row['data']} | {row['model']} | {row['variant']} | {row['metric']} | {row['mean']:.4g} ± {row['std']:.2g} | {spread} | {paper} |"
+            )
+    seeds = " or ".join(str(count) for count in sorted({len(row["per_seed"]) for row in document["rows"]}))
+    lines += ["", f"{seeds} seeds, none dropped; {document['hardware']}, revision {document['revision']}, {document['date']}. Made by:", ""]
+    return "\n".join([*lines, "```", document["command"], "```", ""])
+
+
+def summary(experiment: Experiment, document: Mapping[str, Any]) -> list[str]:
+    """The lines of a table with one line for each job, and the experiment's `columns` that were measured."""
+    whole = [row for row in split_parts(experiment, document["rows"]) if not row["part"]]
+    metrics = [metric for metric in experiment.columns if any(row["metric"] == metric for row in whole)]
+    jobs = dict.fromkeys((row["data"], row["model"], row["variant"]) for row in whole)
+    cells = {(row["data"], row["model"], row["variant"], row["metric"]): _cell(row) for row in whole}
+    return _table(("data", "model", "what", *metrics), [(*job, *(cells.get((*job, metric), "") for metric in metrics)) for job in jobs])
+
+
+def across(experiment: Experiment, document: Mapping[str, Any], metric: str) -> list[str]:
+    """The lines of a table of one metric: a line for each model, a column for each data set and variant of it."""
+    whole = [row for row in split_parts(experiment, document["rows"]) if row["metric"] == metric and not row["part"]]
+    models = dict.fromkeys(row["model"] for row in whole)
+    data = dict.fromkeys((row["data"], row["variant"]) for row in whole)
+    cells = {(row["model"], row["data"], row["variant"]): _cell(row, 3) for row in whole}
+    return _table(("model", *(" ".join(one).strip() for one in data)), [(f"`{m}`", *(cells.get((m, *one), "") for one in data)) for m in models])
+
+
+def _cell(row: Mapping[str, Any], digits: int = 4) -> str:
+    return f"{row['mean']:.{digits}g} ± {row['std']:.1g}" + (f" ({row['paper']:g})" if "paper" in row else "")
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows)]
