@@ -377,7 +377,7 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds 0 to N - 1.", show_default="the experiment's own")] = None,
     device: Device = "auto",
     runs: Annotated[Path, typer.Option(help="Where the runs go; what is finished there is not done again.")] = Path("runs"),
-    results: Annotated[Path, typer.Option(help="Where NAME.json and NAME.md go.")] = Path("results"),
+    results: Annotated[Path, typer.Option(help="Where NAME.json, NAME.md and NAME.png go.")] = Path("results"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a NAME.json that has more seeds.")] = False,
     only: Annotated[str, typer.Option(help="Run the jobs with this in their name, for a later table.", show_default=False)] = "",
     together: Annotated[int | None, typer.Option(min=1, help="Runs at once.", show_default="8 on a GPU, else 1")] = None,
