@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from safetensors.torch import load_file, save_file
 import intervae
 from intervae.causal.graph import CausalGraph
 from intervae.errors import RunError
-from intervae.models import MODELS
+from intervae.models import MODELS, storage
 from intervae.models.storage import load_model, revision
 
 
@@ -117,6 +119,61 @@ def test_a_loaded_model_goes_on_training(trained: Path, pendulum: Any) -> None:
     before = model.adjacency.detach().clone()
     model.fit(pendulum)
     assert not torch.equal(before, model.adjacency)
+
+
+# ---- which code it was ----------------------------------------------------------------------------------------------
+def git(folder: Path, *words: str) -> str:
+    command = ["git", "-C", str(folder), "-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository with one commit that ignores the folder `build`."""
+    if shutil.which("git") is None:
+        pytest.skip("there is no git here")
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    (folder / ".gitignore").write_text("build/\n")
+    git(folder, "add", ".gitignore")
+    git(folder, "commit", "-q", "-m", "Begin")
+    return folder
+
+
+def test_a_copy_in_an_ignored_folder_of_a_checkout_is_told_its_revision(checkout: Path) -> None:
+    """It must not take the checkout's, whose code it need not be."""
+    source = Path(intervae.__file__).parent
+    shutil.copytree(source, checkout / "build" / "src" / "intervae", ignore=shutil.ignore_patterns("__pycache__"))
+    script = "import intervae, os\nfrom intervae.models.storage import revision\nprint(intervae.__file__)\n"
+    script += "print(repr(revision()))\nos.environ.pop('INTERVAE_REVISION')\nprint(repr(revision()))"
+    environment = {**os.environ, "PYTHONPATH": str(checkout / "build" / "src"), "INTERVAE_REVISION": "0123456789ab"}
+    done = subprocess.run([sys.executable, "-c", script], cwd=checkout, env=environment, capture_output=True, text=True, check=True)
+    where, told, without = done.stdout.splitlines()
+    assert Path(where).is_relative_to(checkout)
+    assert told == "'0123456789ab'"
+    assert without == "''"
+
+
+def test_code_that_git_knows_has_its_commit_and_a_plus_for_changes(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = checkout / "src" / "storage.py"
+    code.parent.mkdir()
+    code.write_text("first\n")
+    monkeypatch.setattr(storage, "__file__", str(code))
+    monkeypatch.setenv("INTERVAE_REVISION", "told")
+    assert revision() == "told"  # not part of any commit yet
+    git(checkout, "add", "src")
+    git(checkout, "commit", "-q", "-m", "Add code")
+    head = git(checkout, "rev-parse", "HEAD")[:12]
+    assert revision() == head
+    (checkout / "notes.txt").write_text("of no matter")
+    assert revision() == head
+    code.write_text("second\n")
+    assert revision() == f"{head}+"
+    monkeypatch.setenv("PATH", "")  # without git
+    assert revision() == "told"
+    monkeypatch.delenv("INTERVAE_REVISION")
+    assert revision() == ""
 
 
 # ---- what can be wrong ----------------------------------------------------------------------------------------------
