@@ -37,6 +37,7 @@ def divergence(
     tau: float | None = None,
     noise: Tensor | None = None,
     double: bool = True,
+    log_det: Tensor | None = None,
 ) -> Tensor:
     """The divergence of the posterior from the SEM by one of five estimates, (B,).
 
@@ -49,20 +50,22 @@ def divergence(
         pivots: how many are drawn.
         tau: see above; the paper's reading if not given.
         noise: (B, d), what z was made of; it saves the solve for it.
+        log_det: (B,), log |det L| where it is known; L may then be any square factor, not only a lower-triangular one with a positive
+            diagonal (for "mc" and "mc_mix" pass `noise` as well).
         double: whether the products of the local kinds are in double precision, as they subtract large numbers where sigma is small.
     """
     if kind not in get_args(Kind):
         raise unknown("divergence from a SEM", kind, get_args(Kind))
     if kind == "tangent":
-        return kl_tangent(mean, factor, sem, edges)
+        return kl_tangent(mean, factor, sem, edges, log_det=log_det)
     if kind in ("local_min", "local_mix"):
         local = kl_local_min if kind == "local_min" else kl_local_mix
-        return local(mean, factor, sem, draw_pivots(sem, pivots, edges, generator, tau=tau), edges, double=double, tau=tau)
+        return local(mean, factor, sem, draw_pivots(sem, pivots, edges, generator, tau=tau), edges, double=double, tau=tau, log_det=log_det)
     if z is None:
         raise UsageError(f"the divergence {kind!r} is an estimate at a draw; pass it as z.")
     if kind == "mc":
-        return kl_monte_carlo(z, mean, factor, sem, edges, noise=noise)
-    return kl_monte_carlo_mix(z, mean, factor, sem, draw_pivots(sem, pivots, edges, generator, tau=tau), edges, noise=noise, tau=tau)
+        return kl_monte_carlo(z, mean, factor, sem, edges, noise=noise, log_det=log_det)
+    return kl_monte_carlo_mix(z, mean, factor, sem, draw_pivots(sem, pivots, edges, generator, tau=tau), edges, noise=noise, tau=tau, log_det=log_det)
 
 
 # ---- linear equations (Theorem 2) -----------------------------------------------------------------------------------
@@ -96,7 +99,7 @@ def linearise(sem: SEM, pivots: Tensor, edges: Tensor | None = None) -> tuple[Te
 
 
 # ---- tangent: the linearised equations, noise left random ------------------------------------------------------------
-def kl_tangent(mean: Tensor, factor: Tensor, sem: SEM, edges: Tensor | None = None) -> Tensor:
+def kl_tangent(mean: Tensor, factor: Tensor, sem: SEM, edges: Tensor | None = None, *, log_det: Tensor | None = None) -> Tensor:
     """KL from the SEM linearised at the posterior mean, (B,): exact for a linear SEM, first order for others.
 
     1/2 (sum_i [(mu_i - f_i(mu))^2 + |row_i of (I - A) L|^2] / sigma_i^2 - d + sum log sigma^2) - sum log diag L
@@ -104,7 +107,7 @@ def kl_tangent(mean: Tensor, factor: Tensor, sem: SEM, edges: Tensor | None = No
     A, f = linearise(sem, mean, edges)
     spread = (factor - _batch_product(A, factor)).square().sum(-1)  # (B, d)
     scaled = ((mean - f).square() + spread) * torch.exp(-2 * sem.log_scales)
-    return 0.5 * (scaled - 1).sum(-1) + sem.log_scales.sum() - _log_det(factor)
+    return 0.5 * (scaled - 1).sum(-1) + sem.log_scales.sum() - _log_det(factor, log_det)
 
 
 # ---- local Gaussians at pivots drawn from the SEM --------------------------------------------------------------------
@@ -118,7 +121,15 @@ def draw_pivots(sem: SEM, count: int, edges: Tensor | None = None, generator: to
 
 
 def kl_local(
-    mean: Tensor, factor: Tensor, sem: SEM, pivots: Tensor, edges: Tensor | None = None, *, double: bool = False, tau: float | None = None
+    mean: Tensor,
+    factor: Tensor,
+    sem: SEM,
+    pivots: Tensor,
+    edges: Tensor | None = None,
+    *,
+    double: bool = False,
+    tau: float | None = None,
+    log_det: Tensor | None = None,
 ) -> Tensor:
     """KL(q_b || N_k) of every posterior from the local Gaussian at every pivot (K, d), as (B, K).
 
@@ -135,28 +146,53 @@ def kl_local(
     pulled = (precision @ pivots[..., None]).squeeze(-1)  # P_k z°_k, (K, d)
     moment = factor @ factor.mT + mean[:, :, None] * mean[:, None, :]  # (B, d, d)
     squares = moment.flatten(1) @ precision.flatten(1).mT - 2 * mean @ pulled.mT + (pulled * pivots).sum(-1)
-    return (0.5 * (squares - mean.shape[-1]) + log_scales.sum() - _log_det(factor)[:, None]).to(kept)
+    return (0.5 * (squares - mean.shape[-1]) + log_scales.sum() - _log_det(factor, log_det)[:, None]).to(kept)
 
 
 def kl_local_min(
-    mean: Tensor, factor: Tensor, sem: SEM, pivots: Tensor, edges: Tensor | None = None, *, double: bool = False, tau: float | None = None
+    mean: Tensor,
+    factor: Tensor,
+    sem: SEM,
+    pivots: Tensor,
+    edges: Tensor | None = None,
+    *,
+    double: bool = False,
+    tau: float | None = None,
+    log_det: Tensor | None = None,
 ) -> Tensor:
     """min_k KL(q || N_k), (B,): the paper's closest match. It ignores how dense the prior is, so it must not be used to compare models."""
-    return kl_local(mean, factor, sem, pivots, edges, double=double, tau=tau).amin(1)
+    return kl_local(mean, factor, sem, pivots, edges, double=double, tau=tau, log_det=log_det).amin(1)
 
 
 def kl_local_mix(
-    mean: Tensor, factor: Tensor, sem: SEM, pivots: Tensor, edges: Tensor | None = None, *, double: bool = False, tau: float | None = None
+    mean: Tensor,
+    factor: Tensor,
+    sem: SEM,
+    pivots: Tensor,
+    edges: Tensor | None = None,
+    *,
+    double: bool = False,
+    tau: float | None = None,
+    log_det: Tensor | None = None,
 ) -> Tensor:
     """-log(1/K sum_k exp(-KL(q || N_k))), (B,): an upper bound on the divergence from the mixture of the local Gaussians."""
-    each = kl_local(mean, factor, sem, pivots, edges, double=double, tau=tau)
+    each = kl_local(mean, factor, sem, pivots, edges, double=double, tau=tau, log_det=log_det)
     return math.log(len(pivots)) - torch.logsumexp(-each, dim=1)
 
 
 # ---- Monte Carlo: at one draw of the posterior -----------------------------------------------------------------------
-def kl_monte_carlo(z: Tensor, mean: Tensor, factor: Tensor, sem: SEM, edges: Tensor | None = None, *, noise: Tensor | None = None) -> Tensor:
+def kl_monte_carlo(
+    z: Tensor,
+    mean: Tensor,
+    factor: Tensor,
+    sem: SEM,
+    edges: Tensor | None = None,
+    *,
+    noise: Tensor | None = None,
+    log_det: Tensor | None = None,
+) -> Tensor:
     """log q(z) - log p(z) at z (B, d), (B,): unbiased for any SEM where z is a draw of the posterior."""
-    return log_posterior(z, mean, factor, noise) - sem.log_density(z, edges)
+    return log_posterior(z, mean, factor, noise, log_det) - sem.log_density(z, edges)
 
 
 def kl_monte_carlo_mix(
@@ -169,19 +205,20 @@ def kl_monte_carlo_mix(
     *,
     noise: Tensor | None = None,
     tau: float | None = None,
+    log_det: Tensor | None = None,
 ) -> Tensor:
     """log q(z) - log(1/K sum_k N_k(z)) at z (B, d), (B,): unbiased for the divergence from the mixture of the local Gaussians."""
     offset = z[:, None] - pivots  # (B, K, d)
     residual = offset - _apply(sem.jacobian(pivots, edges), offset)
     each = log_normal(residual, 0.0, 2 * _local_log_scales(sem, tau)).sum(-1)  # (B, K)
-    return log_posterior(z, mean, factor, noise) - torch.logsumexp(each, dim=1) + math.log(len(pivots))
+    return log_posterior(z, mean, factor, noise, log_det) - torch.logsumexp(each, dim=1) + math.log(len(pivots))
 
 
-def log_posterior(z: Tensor, mean: Tensor, factor: Tensor, noise: Tensor | None = None) -> Tensor:
+def log_posterior(z: Tensor, mean: Tensor, factor: Tensor, noise: Tensor | None = None, log_det: Tensor | None = None) -> Tensor:
     """log N(z; mean, L L^T), (B,); `noise` is L^-1 (z - mean) where it is known."""
     if noise is None:
         noise = solve_lower(factor, (z - mean)[..., None]).squeeze(-1)
-    return log_normal(noise, 0.0, 0.0).sum(-1) - _log_det(factor)
+    return log_normal(noise, 0.0, 0.0).sum(-1) - _log_det(factor, log_det)
 
 
 # ---- pieces ---------------------------------------------------------------------------------------------------------
@@ -199,8 +236,9 @@ def _identity(like: Tensor) -> Tensor:
     return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
 
 
-def _log_det(factor: Tensor) -> Tensor:
-    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+def _log_det(factor: Tensor, known: Tensor | None) -> Tensor:
+    """log |det L|, (B,): the one that is known, or of a lower-triangular factor with a positive diagonal."""
+    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1) if known is None else known
 
 
 def _batch_product(left: Tensor, right: Tensor) -> Tensor:

@@ -1,0 +1,287 @@
+"""Causal-prior VAE (ICLR 2023 submission): the prior of a VAE is a structural equation model over its latents, z_i = f_i(z_<i) + n_i.
+
+Shapes: B images, d latents in a fixed order, edges from earlier to later ones only. Posteriors have a full covariance F F^T.
+Reduction: sum over pixels and latents, mean over the batch.
+
+The ELBO does not tell right latents from wrong ones: a decoder that first undoes f turns an isotropic VAE into the same generative model.
+What places them is the curriculum in `phases`: positions first, then an affine map onto the prior, then the prior itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from intervae.causal.graph import CausalGraph
+from intervae.causal.sem import SEM
+from intervae.causal.sem_alignment import fit_affine
+from intervae.causal.sem_divergence import Kind, divergence
+from intervae.data.base import Batch, Dataset, Spec
+from intervae.errors import DataError, QueryError, UsageError
+from intervae.models.base import in_batches
+from intervae.models.causal import CausalModel
+from intervae.models.phases import Optimiser, Phase, Player, Schedule, Terms
+from intervae.nets.images import MLPDecoder, MLPEncoder
+
+ALIGNED_ON = 4096  # training images whose posterior means the affine map is fitted to
+
+
+class Posterior(NamedTuple):
+    """q(z | x) = N(mean, F F^T): mean (B, d), factor F (B, d, d), log |det F| (B,)."""
+
+    mean: Tensor
+    factor: Tensor
+    log_det: Tensor
+
+    def draw(self, noise: Tensor) -> Tensor:
+        """A draw (B, d) from standard normal noise (B, d)."""
+        return self.mean + (self.factor @ noise[..., None])[..., 0]
+
+
+@dataclass(frozen=True)
+class CausalPriorVAESettings:
+    """Settings of the causal-prior VAE; the defaults are the paper's parabola, z1 = z0^2 + n1."""
+
+    latents: int = 5
+    form: Literal["linear", "quadratic", "mlp"] = "quadratic"  # of the mechanisms f_i
+    edges: tuple[str, ...] = ("z0->z1",)  # that may exist; ("all",) is every one from an earlier to a later latent, () the isotropic VAE
+    learn_edges: bool = False  # whether each of them is learned to exist or not (Gumbel masks)
+    sparsity: float = 0.0  # weight of the expected number of edges [lambda]
+    scales: tuple[float, ...] = (1.0, 0.5)  # standard deviations of the noises, 1 for those not given [sigma]
+    learn_scales: bool = False
+    divergence: Kind = "tangent"  # how KL(q || prior) is computed
+    pivots: int = 300  # of the local readings
+    covariance: Literal["full", "diagonal"] = "full"
+    widths: tuple[int, ...] = (64, 64, 64)  # hidden units of encoder and decoder
+    reconstruction_weight: float = 1.0  # of the squared error; at other sizes (64 / size)^2 makes beta mean what it does at 64 x 64
+    beta: float = 1.0
+    first_beta: float = 0.05  # in the first phase, with an isotropic prior
+    curriculum: bool = True  # positions first, then alignment; without it the prior is there from the start
+    isotropic: bool = False  # N(0, I) instead of the SEM in the last phase: the control that shows what the prior adds to the alignment
+    gate_steps: int = 400  # over which the latents without edges are let in after the alignment
+    first_epochs: int = 8
+    epochs: int = 12
+    batch_size: int = 100
+    optimiser: Optimiser = "adam"
+    learning_rate: float = 1e-3
+    schedule: Schedule = "constant"
+
+    def __post_init__(self) -> None:
+        if self.latents < 1 or self.pivots < 1 or self.gate_steps < 1 or any(scale <= 0 for scale in self.scales):
+            raise UsageError("latents, pivots and gate_steps must be 1 or more, and scales larger than 0.")
+        if len(self.scales) > self.latents and self.edges:
+            raise UsageError(f"{len(self.scales)} scales were given for {self.latents} latents; give one each at most.")
+
+
+class CausalPriorVAE(CausalModel):
+    """Causal-prior VAE; labels are not used. Latents are z0, z1, ... in units of their own, and so is do()."""
+
+    name = "causal-prior-vae"
+    title = "Causal-prior VAE (ICLR 2023 submission): a structural equation model as the prior of the latents"
+    Settings = CausalPriorVAESettings
+    settings: CausalPriorVAESettings
+    alignment: Tensor
+    offset: Tensor
+    alignment_log_det: Tensor
+    coupled: Tensor
+
+    def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
+        if spec.frames is not None:
+            raise DataError(f"{self.name} takes single images; for clips use temporal-causal-prior-vae.")
+        super().__init__(spec, seed=seed, **settings)
+
+    def build(self) -> None:
+        settings, d = self.settings, self.settings.latents
+        allowed = allowed_edges(settings.edges, self.latent_names)
+        scales = [*settings.scales, *[1.0] * d][:d] if settings.edges else [1.0] * d
+        learn = settings.learn_scales and bool(settings.edges)
+        self.sem = SEM(allowed, form=settings.form, scales=scales, learn_scales=learn, learn_edges=settings.learn_edges and bool(settings.edges))
+        outputs = 2 * d if settings.covariance == "diagonal" else d + d * (d + 1) // 2
+        self.encoder = MLPEncoder(self.spec.image_shape, outputs, settings.widths, nn.ReLU)
+        self.decoder = MLPDecoder(d, self.spec.image_shape, settings.widths, nn.ReLU)
+        self.register_buffer("alignment", torch.eye(d))  # T and t of the map after the encoder
+        self.register_buffer("offset", torch.zeros(d))
+        self.register_buffer("alignment_log_det", torch.zeros(()))
+        self.register_buffer("coupled", ((allowed.sum(0) + allowed.sum(1)) > 0).float())  # which latents take part in an edge
+
+    # ---- the model --------------------------------------------------------------------------------------------------
+    def posterior(self, images: Tensor) -> Posterior:
+        """q(z | x), after the alignment z = T z' + t."""
+        features, d = self.encoder(images), self.settings.latents
+        mean, factor, log_det = gaussian_head(features, d)
+        return Posterior(mean @ self.alignment.T + self.offset, self.alignment @ factor, log_det + self.alignment_log_det)
+
+    def misfit(self, z: Tensor, images: Tensor) -> Tensor:
+        """Squared error, (B,): -log p(x | z) of a Gaussian of variance 1/2 but for a constant."""
+        return (self.decoder(z) - images).square().flatten(1).sum(1)
+
+    def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """The last phase: w (squared error) + beta KL(q || SEM) + lambda (expected edges); latents without edges are let in over `gate_steps`."""
+        settings, posterior = self.settings, self.posterior(batch["images"])
+        noise = torch.randn(posterior.mean.shape, device=posterior.mean.device, generator=generator)
+        z = posterior.draw(noise)
+        gate = (batch["step"] / settings.gate_steps).clamp(max=1.0) if self._staged else torch.ones_like(batch["step"])
+        reconstruction = self.misfit(z * (self.coupled + (1 - self.coupled) * gate), batch["images"]).mean()
+        edges = self.sem.sample_edges(generator) if self.sem.learn_edges else None
+        if settings.isotropic:
+            kl = full_kl(posterior).mean()
+        else:
+            kl = divergence(
+                settings.divergence,
+                posterior.mean,
+                posterior.factor,
+                self.sem,
+                z=z,
+                noise=noise,
+                edges=edges,
+                generator=generator,
+                pivots=settings.pivots,
+                log_det=posterior.log_det,
+            ).mean()
+        terms = {"reconstruction": reconstruction, "kl": kl}
+        total = settings.reconstruction_weight * reconstruction + settings.beta * kl
+        if self.sem.learn_edges:
+            terms["edges"] = self.sem.expected_edges()
+            total = total + settings.sparsity * terms["edges"]
+        return {"loss": total, **terms}
+
+    def first_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """The first phase: only latents with edges reach the decoder, under an isotropic prior of small weight, so that they become
+        nearly affine in what moves the pixels most."""
+        posterior = self.posterior(batch["images"])
+        z = posterior.draw(torch.randn(posterior.mean.shape, device=posterior.mean.device, generator=generator))
+        reconstruction = self.misfit(z * self.coupled, batch["images"]).mean()
+        kl = full_kl(posterior).mean()
+        total = self.settings.reconstruction_weight * reconstruction + self.settings.first_beta * kl
+        return {"loss": total, "reconstruction": reconstruction, "kl": kl}
+
+    # ---- training ---------------------------------------------------------------------------------------------------
+    @property
+    def _staged(self) -> bool:
+        return self.settings.curriculum and bool(self.settings.edges)
+
+    def phases(self) -> list[Phase]:
+        """Positions (gate, isotropic), alignment onto the SEM's density, then the SEM as the prior."""
+        settings = self.settings
+        same: dict[str, Any] = {"batch_size": settings.batch_size, "schedule": settings.schedule}
+
+        def player(loss: Any) -> Player:
+            return Player(loss, optimiser=settings.optimiser, learning_rate=settings.learning_rate)
+
+        last = Phase("prior", (player(self.loss),), epochs=settings.epochs, **same)
+        if not self._staged:
+            return [last]
+        first = Phase("positions", (player(self.first_loss),), epochs=settings.first_epochs, **same)
+        return [first, Phase("alignment", prepare=self.align), last]
+
+    @torch.no_grad()
+    def align(self, data: Dataset, seed: int) -> None:
+        """Fit z -> T z + t of the coupled latents to the SEM's density on training images; the decoder's first layer undoes it, so that
+        every picture stays as it was."""
+        rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:ALIGNED_ON]
+        means = self.encode(data.train[rows.to(data.train.device)].images)[..., 0]
+        indices = self.coupled.nonzero()[:, 0]
+        linear, shift = fit_affine(means[:, indices], self.sem, indices.tolist(), seed=seed)
+        whole, offset = torch.eye(len(self.coupled), device=self.device), torch.zeros_like(self.offset)
+        whole[indices[:, None], indices[None, :]] = linear.to(whole)
+        offset[indices] = shift.to(offset)
+        first = next(layer for layer in self.decoder.layers if isinstance(layer, nn.Linear))
+        undone = torch.linalg.solve(whole.T, first.weight.T).T  # W T^-1
+        first.weight.copy_(undone)
+        first.bias.sub_(undone @ offset)
+        self.alignment.copy_(whole @ self.alignment)
+        self.alignment_log_det.copy_(torch.linalg.slogdet(self.alignment)[1])
+        self.offset.copy_(whole @ self.offset + offset)
+
+    def state_to_log(self) -> dict[str, Any]:
+        return {"adjacency": self.sem.edge_probabilities().detach().cpu().tolist()} if self.sem.learn_edges else {}
+
+    # ---- queries ----------------------------------------------------------------------------------------------------
+    @property
+    def latent_names(self) -> tuple[str, ...]:
+        return tuple(f"z{i}" for i in range(self.settings.latents))
+
+    @property
+    def graph(self) -> CausalGraph:
+        return self.sem.graph(self.latent_names)
+
+    def mechanism(self, index: int, latents: Tensor) -> Tensor:
+        return self.sem.mean(latents[..., 0], self.sem.hard_edges())[:, index : index + 1]
+
+    def draw_noise(self, n: int, generator: torch.Generator) -> Tensor:
+        return (torch.randn(n, self.settings.latents, generator=generator) * self.sem.log_scales.detach().exp().cpu())[..., None]
+
+    @torch.no_grad()
+    def encode(self, images: Any, labels: Any = None) -> Tensor:
+        """Images (B, C, H, W) to posterior means (B, d, 1)."""
+        return in_batches(lambda part: self.posterior(part).mean[..., None], self.as_images(images))
+
+    @torch.no_grad()
+    def encode_with_spread(self, images: Any, seed: int = 0) -> Tensor:
+        """One draw (B, d) from each image's posterior, as the prior is compared with."""
+        x = self.as_images(images)
+        noise = torch.randn(len(x), self.settings.latents, generator=torch.Generator().manual_seed(seed)).to(x.device)
+        return in_batches(lambda part, some: self.posterior(part).draw(some), x, noise)
+
+    @torch.no_grad()
+    def decode(self, latents: Tensor) -> Tensor:
+        return in_batches(lambda part: self.decoder(part[..., 0]).clamp(0, 1), self.as_latents(latents))
+
+    @torch.no_grad()
+    def traverse(self, noises: Tensor) -> Tensor:
+        """Pictures of given noises (B, d), passed through the mechanisms: what moving n_i does, its effects included."""
+        if noises.ndim != 2 or noises.shape[1] != self.settings.latents:
+            raise QueryError(f"noises must be (B, {self.settings.latents}), not {tuple(noises.shape)}.")
+        return self.decode(self.sem.from_noises(noises.to(self.device), self.sem.hard_edges())[..., None])
+
+    @torch.no_grad()
+    def log_weights(self, images: Any, labels: Any, samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Likelihood p(x): log p(x | z) + log p(z) - log q(z | x), (samples, B), with the exact density of the SEM and pixels of variance 1/2."""
+        if samples < 1:
+            raise QueryError(f"log_weights was asked for {samples} samples; ask for one at least.")
+        x = self.as_images(images)
+        posterior = self.posterior(x)
+        noise = torch.stack([torch.randn(posterior.mean.shape, generator=generator) for _ in range(samples)]).to(x.device)  # (samples, B, d)
+        z = posterior.mean + (posterior.factor @ noise[..., None])[..., 0]
+        log_posterior = -0.5 * (noise.square() + math.log(2 * math.pi)).sum(2) - posterior.log_det
+        log_prior = self.sem.log_density(z, self.sem.hard_edges())
+        pixels = math.prod(self.spec.image_shape)
+        misfit = in_batches(self.misfit, z.flatten(0, 1), x.repeat(samples, 1, 1, 1)).unflatten(0, (samples, len(x)))
+        return log_prior - log_posterior - misfit - 0.5 * pixels * math.log(math.pi)
+
+
+def allowed_edges(edges: tuple[str, ...], names: tuple[str, ...]) -> Tensor:
+    """(d, d) of 0 and 1 from words like "z0->z1"; "all" is every edge from an earlier to a later variable."""
+    d = len(names)
+    if edges == ("all",):
+        return torch.ones(d, d).triu(1)
+    allowed = torch.zeros(d, d)
+    for edge in edges:
+        cause, arrow, effect = (part.strip() for part in edge.partition("->"))
+        if not arrow or cause not in names or effect not in names or names.index(cause) >= names.index(effect):
+            raise UsageError(f"edge {edge!r} must be like z0->z1, from an earlier to a later one of {', '.join(names)}.")
+        allowed[names.index(cause), names.index(effect)] = 1
+    return allowed
+
+
+def gaussian_head(features: Tensor, d: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Features (B, 2 d) or (B, d + d (d + 1) / 2) to mean (B, d), lower-triangular factor (B, d, d) and its log-determinant (B,)."""
+    mean, log_diagonal, below = features.split([d, d, features.shape[1] - 2 * d], dim=1)
+    log_diagonal = log_diagonal.clamp(-8, 4)
+    factor = torch.diag_embed(log_diagonal.exp())
+    if below.shape[1]:
+        rows, columns = torch.tril_indices(d, d, -1, device=features.device)
+        places = functional.one_hot(rows * d + columns, d * d).to(features.dtype)  # (below, d^2)
+        factor = factor + (below @ places).unflatten(1, (d, d))
+    return mean, factor, log_diagonal.sum(1)
+
+
+def full_kl(posterior: Posterior) -> Tensor:
+    """KL(N(mean, F F^T) || N(0, I)), (B,)."""
+    d = posterior.mean.shape[1]
+    return 0.5 * (posterior.factor.square().sum((1, 2)) + posterior.mean.square().sum(1) - d) - posterior.log_det

@@ -1,0 +1,289 @@
+"""Temporal causal-prior VAE (ICLR 2023 submission, sec. 5.2): latents of every frame, a linear SEM whose edges only go forward in time.
+
+Shapes: B clips of T frames, k latents per frame, c numbers that tell the background. The SEM runs over `window` frames (the paper's 3), so its
+d = window k variables are z1_0 .. z1_{k-1} (first frame), z2_0, ..., in the order of time. Longer clips are cut into windows.
+Reduction: sum over pixels and latents, mean over the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from intervae.causal.graph import CausalGraph
+from intervae.causal.sem import SEM
+from intervae.causal.sem_divergence import divergence
+from intervae.data.base import Batch, Dataset, Spec
+from intervae.errors import DataError, QueryError, UsageError
+from intervae.models.base import in_batches
+from intervae.models.causal import CausalModel
+from intervae.models.causal_prior_vae import gaussian_head
+from intervae.models.phases import Phase, Player, Schedule, Terms
+from intervae.nets.images import MLPDecoder, MLPEncoder, build_decoder, build_encoder
+
+BANK = 2048  # background codes kept from the training split, from which sample() draws
+REFITTED_ON = 8192  # training clips whose latents the coefficients are refitted to
+
+
+@dataclass(frozen=True)
+class TemporalCausalPriorVAESettings:
+    """Settings of the temporal causal-prior VAE."""
+
+    latents: int = 4  # of every frame [k]
+    window: int = 3  # frames of the SEM
+    background: Literal["given", "median"] = "median"  # the data's own field `background`, or the middle value of each pixel over the frames
+    background_size: int = 8  # numbers that tell the background [c]
+    network: Literal["mlp", "conv"] = "mlp"
+    widths: tuple[int, ...] = (128, 128)  # of the mlp
+    channels: tuple[int, ...] = (32, 32, 64, 64)  # of the convolutions
+    hidden: int = 128
+    reconstruction_weight: float = 10.0  # of the squared errors
+    beta: float = 1.0
+    warm_up: int = 1500  # steps over which beta rises from 0
+    sparsity: float = 5.0  # weight of the expected number of edges [lambda]
+    sparsity_from: int = 0  # step at which the penalty starts
+    temperature: float = 0.5  # of the Gumbel masks
+    scale: float = 1.0  # standard deviation of the noises at the start; it is learned
+    epochs: int = 60
+    refit_epochs: int = 10  # with the edges fixed and without the penalty
+    batch_size: int = 100
+    learning_rate: float = 2e-3
+    schedule: Schedule = "constant"
+
+    def __post_init__(self) -> None:
+        if min(self.latents, self.window - 1, self.background_size, self.warm_up) < 1 or self.scale <= 0:
+            raise UsageError("latents, background_size and warm_up must be 1 or more, window 2 or more, scale larger than 0.")
+
+
+class TemporalCausalPriorVAE(CausalModel):
+    """Temporal causal-prior VAE; labels are not used.
+
+    Latents (B, n, 1): the window's variables, then the background's numbers b0, b1, ..., which no edge reaches. Queries about a clip take its
+    first `window` frames; `extrapolate` goes on from its last ones.
+    """
+
+    name = "temporal-causal-prior-vae"
+    title = "Temporal causal-prior VAE (ICLR 2023 submission): clips, a linear SEM forward in time as the prior"
+    Settings = TemporalCausalPriorVAESettings
+    settings: TemporalCausalPriorVAESettings
+    bank: Tensor
+    fixed: Tensor
+    is_fixed: Tensor
+
+    def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
+        if spec.frames is None:
+            raise DataError(f"{self.name} takes clips; for single images use causal-prior-vae.")
+        super().__init__(spec, seed=seed, **settings)
+        if spec.frames < self.settings.window:
+            raise DataError(f"{self.name} looks at {self.settings.window} frames at once, but these clips have {spec.frames}; set window= lower.")
+
+    def build(self) -> None:
+        settings, k, shape = self.settings, self.settings.latents, self.spec.image_shape
+        time = torch.arange(settings.window).repeat_interleave(k)
+        allowed = (time[:, None] < time[None, :]).float()
+        self.sem = SEM(allowed, form="linear", scales=[settings.scale] * len(time), learn_scales=True, temperature=settings.temperature)
+        self.frame_encoder = self._encoder(k + k * (k + 1) // 2)
+        self.background_encoder = self._encoder(settings.background_size)
+        inputs, mlp = k + settings.background_size, settings.network == "mlp"
+        self.decoder: nn.Module = (
+            MLPDecoder(inputs, shape, settings.widths, nn.ReLU) if mlp else build_decoder("conv", inputs, shape, settings.channels, settings.hidden)
+        )
+        self.register_buffer("bank", torch.zeros(BANK, settings.background_size))
+        self.register_buffer("fixed", torch.zeros_like(allowed))  # the edges, once they are chosen
+        self.register_buffer("is_fixed", torch.zeros(()))
+
+    def _encoder(self, outputs: int) -> nn.Module:
+        settings = self.settings
+        if settings.network == "mlp":
+            return MLPEncoder(self.spec.image_shape, outputs, settings.widths, nn.ReLU)
+        return build_encoder("conv", self.spec.image_shape, outputs, settings.channels, settings.hidden)
+
+    # ---- the model --------------------------------------------------------------------------------------------------
+    def posterior(self, clips: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """q of all frames (B, W, C, H, W'): mean (B, W k), block-diagonal factor (B, W k, W k), log-determinant (B,)."""
+        frames, k = clips.shape[1], self.settings.latents
+        mean, factor, log_det = gaussian_head(self.frame_encoder(clips.flatten(0, 1)), k)
+        blocks = torch.eye(frames, device=clips.device)[:, None, :, None] * factor.unflatten(0, (-1, frames))[:, :, :, None, :]
+        return mean.reshape(-1, frames * k), blocks.reshape(-1, frames * k, frames * k), log_det.unflatten(0, (-1, frames)).sum(1)
+
+    def draw_frames(self, z: Tensor, background: Tensor) -> Tensor:
+        """Latents (B, W, k) and background numbers (B, c) to frames (B, W, C, H, W')."""
+        frames = z.shape[1]
+        inputs = torch.cat([z, background[:, None].expand(-1, frames, -1)], dim=2)
+        return self.decoder(inputs.flatten(0, 1)).unflatten(0, (-1, frames))
+
+    def background_of(self, clips: Tensor, given: Tensor | None = None) -> Tensor:
+        """The picture behind the clips (B, C, H, W): the one that is given, or every pixel's middle value over the frames."""
+        return given if given is not None and self.settings.background == "given" else clips.median(dim=1).values
+
+    def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """w (sum_t |x_t - dec(z_t, b)|^2 + |x_W - dec(f_W(z_<W), b)|^2) + beta KL(q || SEM) + lambda (expected edges)."""
+        settings = self.settings
+        clips = self._window(batch["images"], generator)
+        code = self.background_encoder(self.background_of(batch["images"], batch.get("background")))
+        mean, factor, log_det = self.posterior(clips)
+        noise = torch.randn(mean.shape, device=mean.device, generator=generator)
+        z = mean + (factor @ noise[..., None])[..., 0]
+        edges = torch.lerp(self.sem.sample_edges(generator), self.fixed, self.is_fixed)
+        foreseen = self.sem.mean(z, edges)[:, -settings.latents :]  # of the last frame, from the draws of the earlier ones
+        pictures = self.draw_frames(torch.cat([z, foreseen], dim=1).unflatten(1, (-1, settings.latents)), code)
+        reconstruction = (pictures[:, :-1] - clips).square().flatten(1).sum(1).mean()
+        prediction = (pictures[:, -1] - clips[:, -1]).square().flatten(1).sum(1).mean()
+        kl = divergence("tangent", mean, factor, self.sem, z=z, edges=edges, generator=generator, pivots=1, log_det=log_det).mean()
+        step = batch["step"]
+        beta = settings.beta * (step / settings.warm_up).clamp(max=1.0) * (1 - self.is_fixed) + settings.beta * self.is_fixed
+        expected = self.sem.expected_edges()
+        penalty = settings.sparsity * (step >= settings.sparsity_from).to(expected.dtype) * (1 - self.is_fixed)
+        total = settings.reconstruction_weight * (reconstruction + prediction) + beta * kl + penalty * expected
+        return {"loss": total, "reconstruction": reconstruction, "prediction": prediction, "kl": kl, "edges": expected}
+
+    def _window(self, clips: Tensor, generator: torch.Generator | None) -> Tensor:
+        """`window` successive frames of every clip, from a random start where there are more."""
+        window, frames = self.settings.window, clips.shape[1]
+        if frames == window:
+            return clips
+        start = torch.randint(frames - window + 1, (len(clips), 1), device=clips.device, generator=generator)
+        at = start + torch.arange(window, device=clips.device)  # (B, W)
+        return torch.gather(clips, 1, at[:, :, None, None, None].expand(-1, -1, *clips.shape[2:]))
+
+    # ---- training ---------------------------------------------------------------------------------------------------
+    def phases(self) -> list[Phase]:
+        """Everything together; then the edges are fixed and their coefficients fitted without the penalty, which shrinks them."""
+        settings = self.settings
+        player = Player(self.loss, learning_rate=settings.learning_rate)
+        same: dict[str, Any] = {"batch_size": settings.batch_size, "schedule": settings.schedule}
+        whole = Phase("clips", (player,), epochs=settings.epochs, **same)
+        refit = Phase("refit", (player,), epochs=settings.refit_epochs, **same)
+        return [whole, Phase("edges", prepare=self.fix_edges), refit, Phase("coefficients", prepare=self.refit)]
+
+    @torch.no_grad()
+    def fix_edges(self, data: Dataset, seed: int) -> None:
+        """From here on the edges are those more probable than not."""
+        self.fixed.copy_(self.sem.hard_edges())
+        self.is_fixed.fill_(1.0)
+        self.refit(data, seed)
+
+    @torch.no_grad()
+    def refit(self, data: Dataset, seed: int) -> None:
+        """Coefficients and noise scales by least squares on the training split's latents, each variable on its parents; and the backgrounds
+        from which sample() draws."""
+        rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:REFITTED_ON]
+        split = data.train[rows.to(data.train.device)]
+        latents = self.encode(split.images, background=split.fields.get("background"))[..., 0]
+        z, codes = latents[:, : len(self.fixed)].double(), latents[:, len(self.fixed) :]
+        self.bank.copy_(codes[torch.arange(BANK, device=codes.device) % len(codes)])
+        weights, scales = torch.zeros_like(self.fixed), torch.ones(len(self.fixed))
+        for i in range(len(self.fixed)):
+            parents = self.fixed[:, i].nonzero()[:, 0]
+            residual = z[:, i]
+            if len(parents):
+                slopes = torch.linalg.lstsq(z[:, parents], z[:, i : i + 1]).solution[:, 0]
+                weights[parents, i] = slopes.to(weights.dtype)
+                residual = residual - z[:, parents] @ slopes
+            scales[i] = residual.square().mean().sqrt().clamp(min=1e-3)
+        self.sem.weights.copy_(weights)
+        self.sem.log_scales.copy_(scales.log())
+
+    def state_to_log(self) -> dict[str, Any]:
+        return {"adjacency": (self.edges * self.sem.weights).detach().cpu().tolist()}
+
+    # ---- queries ----------------------------------------------------------------------------------------------------
+    @property
+    def edges(self) -> Tensor:
+        """(d, d): those that are fixed, or as probable as they are."""
+        return torch.lerp(self.sem.edge_probabilities(), self.fixed, self.is_fixed)
+
+    @property
+    def latent_names(self) -> tuple[str, ...]:
+        settings = self.settings
+        frames = tuple(f"z{t + 1}_{i}" for t in range(settings.window) for i in range(settings.latents))
+        return frames + tuple(f"b{i}" for i in range(settings.background_size))
+
+    @property
+    def graph(self) -> CausalGraph:
+        d, n = len(self.fixed), len(self.latent_names)
+        weights = torch.zeros(n, n, dtype=torch.float64)
+        hard = self.fixed if bool(self.is_fixed) else self.sem.hard_edges()
+        weights[:d, :d] = (hard * self.sem.weights).detach().double().cpu()
+        return CausalGraph(self.latent_names, weights.numpy())
+
+    def mechanism(self, index: int, latents: Tensor) -> Tensor:
+        """The SEM's mean of a frame's variable; a background number has no causes."""
+        d = len(self.fixed)
+        if index >= d:
+            return torch.zeros_like(latents[:, index])
+        hard = self.fixed if bool(self.is_fixed) else self.sem.hard_edges()
+        return self.sem.mean(latents[:, :d, 0], hard)[:, index : index + 1]
+
+    def draw_noise(self, n: int, generator: torch.Generator) -> Tensor:
+        noise = torch.randn(n, len(self.fixed), generator=generator) * self.sem.log_scales.detach().exp().cpu()
+        bank = self.bank.cpu()
+        return torch.cat([noise, bank[torch.randint(len(bank), (n,), generator=generator)]], dim=1)[..., None]
+
+    @torch.no_grad()
+    def encode(self, images: Any, labels: Any = None, *, background: Any = None) -> Tensor:
+        """Clips (B, T, C, H, W) to the means of their first window's latents and the background's numbers (B, n, 1)."""
+        clips = self.as_images(images)
+        behind = self._behind(clips, background)
+
+        def means(part: Tensor, still: Tensor) -> Tensor:
+            return torch.cat([self.posterior(part[:, : self.settings.window])[0], self.background_encoder(still)], dim=1)[..., None]
+
+        return in_batches(means, clips, behind)
+
+    def _behind(self, clips: Tensor, background: Any) -> Tensor:
+        if background is None or self.settings.background == "median":
+            return clips.median(dim=1).values
+        given = torch.as_tensor(background).to(clips.device)
+        given = given.float() / 255 if given.dtype == torch.uint8 else given.float()
+        if given.shape != clips[:, 0].shape:
+            raise QueryError(f"the backgrounds must be {tuple(clips[:, 0].shape)}, one for each clip, not {tuple(given.shape)}.")
+        return given
+
+    @torch.no_grad()
+    def decode(self, latents: Tensor) -> Tensor:
+        """Latents (B, n, 1) to clips of `window` frames (B, W, C, H, W')."""
+        d, k = len(self.fixed), self.settings.latents
+
+        def pictures(part: Tensor) -> Tensor:
+            return self.draw_frames(part[:, :d, 0].unflatten(1, (-1, k)), part[:, d:, 0]).clamp(0, 1)
+
+        return in_batches(pictures, self.as_latents(latents))
+
+    @torch.no_grad()
+    def extrapolate(self, frames: Any, steps: int, *, background: Any = None) -> Tensor:
+        """The `steps` frames (B, steps, C, H, W) that follow clips (B, T, C, H, W) of window - 1 frames at least: the SEM's mean of the next frame
+        from the last ones, again and again."""
+        settings, history = self.settings, self.settings.window - 1
+        clips = self._frames(frames)
+        if steps < 1 or clips.shape[1] < history:
+            raise QueryError(f"extrapolate needs {history} frames at least and 1 step or more, not {clips.shape[1]} frames and {steps} steps.")
+        behind = self._behind(clips, background)
+        k = settings.latents
+
+        def follow(part: Tensor, still: Tensor) -> Tensor:
+            known = list(self.posterior(part[:, -history:])[0].unflatten(1, (-1, k)).unbind(1))
+            hard = self.fixed if bool(self.is_fixed) else self.sem.hard_edges()
+            for _ in range(steps):
+                window = torch.cat([*known[-history:], torch.zeros_like(known[-1])], dim=1)
+                known.append(self.sem.mean(window, hard)[:, -k:])
+            return self.draw_frames(torch.stack(known[history:], dim=1), self.background_encoder(still)).clamp(0, 1)
+
+        return in_batches(follow, clips, behind)
+
+    def _frames(self, frames: Any) -> Tensor:
+        """Clips of any length, checked frame by frame."""
+        tensor = torch.as_tensor(frames)
+        if tensor.ndim == len(self.spec.image_shape) + 1:
+            tensor = tensor[None]
+        if tensor.ndim != len(self.spec.image_shape) + 2 or tuple(tensor.shape[2:]) != self.spec.image_shape:
+            raise QueryError(f"clips must be (B, T, {', '.join(map(str, self.spec.image_shape))}), not {tuple(tensor.shape)}.")
+        if tensor.dtype == torch.uint8:
+            return tensor.to(self.device).float() / 255
+        tensor = tensor.to(self.device, torch.float32)
+        if not torch.isfinite(tensor).all():
+            raise QueryError("the frames hold NaN or infinite pixels; clean them first.")
+        return tensor
