@@ -206,3 +206,9 @@ register("celeba", "aligned faces with the CausalVAE label sets smile (true grap
 register("mnist", "70,000 handwritten digits, published test split", _FILES, _reader("mnist"))
 register("omniglot", "32,460 drawings of characters from 50 alphabets", _FILES, _reader("omniglot"))
 register("norb", "small NORB: toys under varied viewpoints and lighting, 4 factors, published test split", _FILES, _reader("norb"))
+register(
+    "sprites",
+    "clips of 1,296 game characters in 9 sequences (Li and Mandt 2018), the paper's held-out characters as test split",
+    _FILES,
+    _reader("sprites"),
+)
