@@ -122,6 +122,11 @@ def test_the_whole_grid_is_split_and_knows_its_simulator():
     assert (len(data.train), len(data.validation), len(data.test)) == (55_296, 6_144, 15_360)
     assert data.spec.image_shape == (1, 8, 8)
     assert data.graph.edges == [("x", "y", 1.0)]
+    everything = [s.fields["exogenous"].numpy() for s in (data.train, data.validation, data.test)]
+    pictures = [{tuple(row) for row in (noises % [9, 9, 9, np.pi - 1e-9]).round(6)} for noises in everything]
+    assert [len(seen) for seen in pictures] == [27_648, 3_072, 7_680]  # half a turn is no other picture, so each is there twice
+    assert not pictures[0] & pictures[2]
+    assert not pictures[1] & pictures[2]
     images, values = data.simulator.counterfactual(data.test.fields["exogenous"][:6], {}, size=8)
     assert torch.equal(torch.as_tensor(images), data.test.images[:6])
     torch.testing.assert_close(torch.as_tensor(values, dtype=torch.float32), data.test.labels[:6])

@@ -68,7 +68,10 @@ class Parabola(Simulator):
         return images
 
     def dataset(self, *, size: int = SIDE, samples: int | None = None, validation: float = 0.1, test: float = 0.2, seed: int = 0) -> Dataset:
-        """The whole grid, or `samples` continuous random draws; `seed` draws the samples and the splits."""
+        """The whole grid, or `samples` continuous random draws; `seed` draws the samples and the splits.
+
+        Two rows of the grid that show the same picture, half a turn apart, are in the same split.
+        """
         if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 8):
             raise UsageError(f"samples={samples!r} must be a whole number, 8 or more.")
         exogenous = self.published_grid()[0] if samples is None else self.sample_exogenous(samples, np.random.default_rng(seed))
@@ -81,11 +84,18 @@ class Parabola(Simulator):
             validation=validation,
             test=test,
             seed=seed,
+            groups=_twins() if samples is None else None,
             fields={"exogenous": exogenous},
             graph=self.graph,
             simulator=self,
             source={"name": self.name, "options": {"size": size, "samples": samples, "validation": validation, "test": test, "seed": seed}},
         )
+
+
+def _twins() -> np.ndarray:
+    """(76,800,) a number for each row of the grid that it shares with the row half a turn away."""
+    scale, rotation, rest = np.indices((SCALES, ROTATIONS, PLACES * NOISES)).reshape(3, -1)
+    return np.ravel_multi_index((scale, rotation % (ROTATIONS // 2), rest), (SCALES, ROTATIONS // 2, PLACES * NOISES))
 
 
 def _runs(x: np.ndarray, y: np.ndarray, long: np.ndarray, short: np.ndarray, rotation: np.ndarray, *, side: int) -> tuple[np.ndarray, np.ndarray]:
