@@ -399,6 +399,22 @@ def test_the_door_leads_to_the_functions():
         torch.testing.assert_close(found, value)
 
 
+def test_any_square_factor_does_where_its_determinant_is_known():
+    """As after an affine alignment, which turns L into T L."""
+    sem, (mean, lower) = build("mlp"), posterior()
+    edges, turn, noise = edges_of(sem), draw(D, D, seed=9), draw(B, D, seed=3)
+    factor = turn @ lower
+    log_det = lower.diagonal(dim1=1, dim2=2).log().sum(-1) + torch.linalg.slogdet(turn).logabsdet
+    same = torch.linalg.cholesky(factor @ factor.mT)  # the same covariance by a triangular factor
+    z = mean + (factor @ noise[..., None]).squeeze(-1)
+    for kind in KINDS:
+        found, expected = (
+            divergence(kind, mean, given, sem, z=z, edges=edges, generator=torch.Generator().manual_seed(0), pivots=9, **known)
+            for given, known in ((factor, {"noise": noise, "log_det": log_det}), (same, {}))
+        )
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
 def test_divergences_of_many_sems_at_once_under_vmap():
     sem, (mean, factor) = build("mlp"), posterior()
     z = draw(B, D, seed=4)
