@@ -1,5 +1,6 @@
-"""KL(q || p) of a Gaussian posterior from a structural equation model, exact for linear ones and linearised or sampled for others
-(causal-prior VAE, Theorems 2 and 3 and "closest match in the SEM-sampled local Gaussian distribution").
+"""KL(q || p) of a Gaussian posterior from a structural equation model (causal-prior VAE, Theorems 2 and 3 and its "closest match").
+
+It is exact for a linear SEM, and linearised or sampled for others.
 
 The posterior is N(mean, L L^T): mean (B, d) and factor L (B, d, d), lower triangular with a positive diagonal. A is the jacobian of the
 mechanisms, row = child, so I - A is unit lower triangular and everything is written in it: its inverse is never formed.
