@@ -1,5 +1,7 @@
-"""The affine map that makes latents look like draws of a structural equation model, so that training with it as the prior starts where
-the variables have their places (our recipe for the causal-prior VAE; its ELBO alone does not place them).
+"""Affine alignment: the map that makes latents look like draws of a structural equation model.
+
+Training with the SEM as the prior then starts where the variables have their places (our recipe for the causal-prior VAE, whose ELBO
+alone does not place them).
 """
 
 from __future__ import annotations
