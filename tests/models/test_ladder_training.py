@@ -122,6 +122,20 @@ def test_variances_are_learned_from_how_much_a_pixel_varies() -> None:
 
 
 # ---- units ----------------------------------------------------------------------------------------------------------
+def test_the_units_of_a_hierarchy_cost_what_its_loss_says(make_data: Any) -> None:
+    """Bottom-up as well, where only the top layer has a closed form: the units of a layer add up to the layer's term of the loss."""
+    data = make_data((1, 4, 4), samples=2000)
+    for inference in ("ladder", "bottom-up"):
+        model = make(data, inference=inference)
+        n = len(data.train)
+        units = torch.stack([model.unit_kl(data.train.images, seeded(s)) for s in range(8)]).mean(0)
+        with torch.no_grad():
+            terms = [model.loss(batch_of(data, n), seeded(s)) for s in range(8)]
+        for layer, part in enumerate(units.split([4, 3, 2])):
+            expected = torch.stack([t[f"kl_z{layer + 1}"] for t in terms]).mean()
+            torch.testing.assert_close(part.sum(), expected, rtol=0.03, atol=0.03)
+
+
 def test_the_divergence_of_a_unit_is_its_mean_over_all_images(make_data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """More images than are handled at once; some units are put at their prior, where a posterior says nothing."""
     data = make_data((1, 4, 4), samples=440)

@@ -54,7 +54,7 @@ def test_the_divergence_of_a_layer_is_the_closed_form_and_the_mean_of_its_log_ra
             Normal(mean[0, unit], variance[0, unit].sqrt()), Normal(prior_mean[0, unit], prior_variance[0, unit].sqrt())
         )
         torch.testing.assert_close(layer.kl[0, unit], alone, rtol=1e-5, atol=1e-6)
-    drawn = layer.log_ratio
+    drawn = layer.log_ratio.sum(1)
     assert drawn.shape == (draws,)
     assert (drawn.mean() + layer.kl[0].sum()).abs() < 4 * drawn.std() / draws**0.5
 
@@ -178,9 +178,9 @@ def test_the_mean_log_weight_is_minus_the_loss(inference: str, norm: bool, make_
     layers = model.infer(grey(data, 4), noises(model, 4 * draws))
     apart = []
     for i, layer in enumerate(layers):
-        spread = layer.log_ratio.std() / (4 * draws) ** 0.5
-        assert (mean[f"kl_z{i + 1}"] + layer.log_ratio.mean()).abs() < 6 * spread
-        apart.append((layer.kl.sum(1).mean() + layer.log_ratio.mean()).abs() / spread)
+        spread = layer.log_ratio.sum(1).std() / (4 * draws) ** 0.5
+        assert (mean[f"kl_z{i + 1}"] + layer.log_ratio.sum(1).mean()).abs() < 6 * spread
+        apart.append((layer.kl.sum(1).mean() + layer.log_ratio.sum(1).mean()).abs() / spread)
     assert apart[2] < 4
     assert max(apart[:2]) < 4 if inference == "ladder" else max(apart[:2]) > 10
 
@@ -245,7 +245,7 @@ def test_the_importance_weighted_loss_is_minus_the_log_of_the_mean_weight(infere
                 layers = model.infer(images, noise[0, m].split([4, 3, 2], 1))
                 closed = layers if inference == "ladder" else layers[2:]  # of the others, the draw's own log-ratio
                 ratios = log_weight_by_hand(model, images, noise[0, m].split([4, 3, 2], 1)) + model.misfit(layers[0].z, images)
-                divergence = sum((layer.kl.sum(1) + layer.log_ratio for layer in closed), -ratios)
+                divergence = sum((layer.kl.sum(1) + layer.log_ratio.sum(1) for layer in closed), -ratios)
                 costs.append((model.misfit(layers[0].z, images) + beta * divergence).mean())
             expected = torch.stack(costs).mean()
         else:

@@ -83,9 +83,9 @@ class Layer(NamedTuple):
 
     @property
     def log_ratio(self) -> Tensor:
-        """log p(z) - log q(z), (B,)."""
+        """log p(z) - log q(z) of every unit at its draw, (B, d)."""
         prior = log_normal(self.z, self.prior_mean, self.prior_variance.log())
-        return (prior - log_normal(self.z, self.mean, self.variance.log())).sum(-1)
+        return prior - log_normal(self.z, self.mean, self.variance.log())
 
 
 def merge(mean: Tensor, variance: Tensor, prior_mean: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
@@ -217,6 +217,14 @@ class LadderVAE(Model):
         variance = functional.softplus(spread) + SMALLEST_VARIANCE
         return -log_normal(images, torch.sigmoid(mean), variance.log()).flatten(1).sum(1)
 
+    def unit_kls(self, layers: list[Layer]) -> list[Tensor]:
+        """What every unit of each layer costs, (B, d): KL(q || p) in closed form, or where that is no bound, at the draw.
+
+        Bottom-up, z_{i+1} was drawn from z_i, so p(z_i | z_{i+1}) belongs to that very draw of z_i, and only the top layer has a closed form.
+        """
+        exact = [self.settings.inference == "ladder" or layer is layers[-1] for layer in layers]
+        return [layer.kl if fits else -layer.log_ratio for layer, fits in zip(layers, exact, strict=True)]
+
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """-log p(x | z_1) + beta_t sum_i KL_i, beta_t rising linearly to 1; with importance samples, the bound log mean_k w_k instead."""
         settings, images = self.settings, batch["images"]
@@ -226,15 +234,13 @@ class LadderVAE(Model):
         noise = torch.randn(draws * len(images), sum(settings.latents), device=images.device, generator=generator)
         layers = self.infer(images, noise.split(list(settings.latents), dim=1))
         misfit = self.misfit(layers[0].z, images.repeat(draws, 1, 1, 1))
-        # bottom-up, z_{i+1} was drawn from z_i: p(z_i | z_{i+1}) belongs to that draw, and a closed form over z_i would be no bound
-        exact = [settings.inference == "ladder" or layer is layers[-1] for layer in layers]
-        kls = torch.stack([layer.kl.sum() if fits else -layer.log_ratio.sum() for layer, fits in zip(layers, exact, strict=True)]) / len(noise)
+        kls = torch.stack([kl.sum() for kl in self.unit_kls(layers)]) / len(noise)
         beta = (batch["step"] / self.warm_up_steps.clamp(min=1.0)).clamp(max=1.0) if settings.warm_up else 1.0
         terms = {"reconstruction": misfit.mean(), "kl": kls.sum()}
         if inside == 1:
             loss = terms["reconstruction"] + beta * terms["kl"]
         else:
-            ratio = torch.stack([layer.log_ratio for layer in layers]).sum(0)
+            ratio = torch.stack([layer.log_ratio.sum(1) for layer in layers]).sum(0)
             log_weights = (beta * ratio - misfit).unflatten(0, (inside, -1))
             loss = math.log(inside) - log_weights.logsumexp(0).mean()
         return {"loss": loss, **terms, **{f"kl_z{i + 1}": kls[i] for i in range(len(layers))}}
@@ -319,7 +325,7 @@ class LadderVAE(Model):
         shape = (len(x), sum(sizes))
         noise = draw_samples(shape, samples, generator, x.device)
         layers = self.infer(x, noise.flatten(0, 1).split(list(sizes), dim=1))
-        ratio = torch.stack([layer.log_ratio for layer in layers]).sum(0)
+        ratio = torch.stack([layer.log_ratio.sum(1) for layer in layers]).sum(0)
         return (ratio - self.misfit(layers[0].z, x.repeat(samples, 1, 1, 1))).unflatten(0, (samples, len(x)))
 
     @torch.no_grad()
@@ -327,7 +333,7 @@ class LadderVAE(Model):
         """KL(q || p) of every unit in nats (n,), a mean over images with one draw each: a unit below 0.01 is inactive."""
         x = self.as_images(images)
         noise = [torch.randn(len(x), size, generator=generator).to(x.device) for size in self.settings.latents]
-        return in_batches(lambda part, *some: torch.cat([layer.kl for layer in self.infer(part, some)], dim=1), x, *noise).mean(0)
+        return in_batches(lambda part, *some: torch.cat(self.unit_kls(self.infer(part, some)), dim=1), x, *noise).mean(0)
 
 
 def _copies(evidence: Tensor, noise: Sequence[Tensor] | None) -> Tensor:
