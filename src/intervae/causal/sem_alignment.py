@@ -64,6 +64,20 @@ def fit_affine(
     return T.to(means), (shift[best] - T @ centre).to(means)
 
 
+@torch.no_grad()
+def affine_score(means: Tensor, sem: SEM, indices: Sequence[int], T: Tensor, t: Tensor, *, edges: Tensor | None = None) -> float:
+    """How much like draws of the SEM the mapped latents T mu + t are: mean log p_SEM + log |det T| + 1/2 log det Cov(mu), in nats.
+
+    It does not depend on the coordinates that the latents had, so it compares latents of different trainings; for draws of the SEM itself
+    it is 1/2 log det Cov(z) less their entropy, and for latents bent in any way that no affine map undoes it is lower.
+    """
+    model = copy.deepcopy(sem).cpu().double()
+    values, turn, shift = (tensor.detach().cpu().double() for tensor in (means, T, t))
+    strengths = None if edges is None else edges.detach().cpu().double()
+    spread = torch.linalg.slogdet(torch.cov(values.mT).reshape(len(turn), len(turn))).logabsdet
+    return float(objective(values, model, indices, strengths, turn[None], shift[None])[0] + 0.5 * spread)
+
+
 def orthogonal_starts(count: int, m: int, generator: torch.Generator) -> Tensor:
     """(count, m, m) double orthogonal matrices, every second one with a reflection."""
     flip = torch.ones(count, m, dtype=torch.float64)

@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from intervae.causal.graph import CausalGraph
 from intervae.causal.sem import SEM
-from intervae.causal.sem_alignment import fit_affine
+from intervae.causal.sem_alignment import affine_score, fit_affine
 from intervae.causal.sem_divergence import Kind, divergence
 from intervae.data.base import Batch, Dataset, Spec
 from intervae.errors import DataError, QueryError, UsageError
-from intervae.models.base import in_batches
+from intervae.models.base import INITIALISING, in_batches
 from intervae.models.causal import CausalModel
 from intervae.models.phases import Optimiser, Phase, Player, Schedule, Terms
 from intervae.nets.images import MLPDecoder, MLPEncoder
@@ -64,7 +66,8 @@ class CausalPriorVAESettings:
     curriculum: bool = True  # positions first, then alignment; without it the prior is there from the start
     isotropic: bool = False  # N(0, I) instead of the SEM in the last phase: the control that shows what the prior adds to the alignment
     gate_steps: int = 400  # over which the latents without edges are let in after the alignment
-    first_epochs: int = 8
+    restarts: int = 6  # trainings of the first phase, of which the one is kept whose latents an affine map makes most like the prior
+    first_epochs: int = 3  # of each
     epochs: int = 12
     batch_size: int = 100
     optimiser: Optimiser = "adam"
@@ -72,8 +75,8 @@ class CausalPriorVAESettings:
     schedule: Schedule = "constant"
 
     def __post_init__(self) -> None:
-        if self.latents < 1 or self.pivots < 1 or self.gate_steps < 1 or any(scale <= 0 for scale in self.scales):
-            raise UsageError("latents, pivots and gate_steps must be 1 or more, and scales larger than 0.")
+        if min(self.latents, self.pivots, self.gate_steps, self.restarts) < 1 or any(scale <= 0 for scale in self.scales):
+            raise UsageError("latents, pivots, gate_steps and restarts must be 1 or more, and scales larger than 0.")
         if len(self.scales) > self.latents and self.edges:
             raise UsageError(f"{len(self.scales)} scales were given for {self.latents} latents; give one each at most.")
 
@@ -89,6 +92,8 @@ class CausalPriorVAE(CausalModel):
     offset: Tensor
     alignment_log_det: Tensor
     coupled: Tensor
+    kept: Tensor
+    kept_score: Tensor
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
         if spec.frames is not None:
@@ -101,13 +106,23 @@ class CausalPriorVAE(CausalModel):
         scales = [*settings.scales, *[1.0] * d][:d] if settings.edges else [1.0] * d
         learn = settings.learn_scales and bool(settings.edges)
         self.sem = SEM(allowed, form=settings.form, scales=scales, learn_scales=learn, learn_edges=settings.learn_edges and bool(settings.edges))
-        outputs = 2 * d if settings.covariance == "diagonal" else d + d * (d + 1) // 2
-        self.encoder = MLPEncoder(self.spec.image_shape, outputs, settings.widths, nn.ReLU)
-        self.decoder = MLPDecoder(d, self.spec.image_shape, settings.widths, nn.ReLU)
+        self.encoder, self.decoder = self._networks()
+        several = self._staged and settings.restarts > 1
+        self.register_buffer("kept", torch.zeros(sum(p.numel() for p in self._trained_first()) if several else 0))  # the best of the restarts
+        self.register_buffer("kept_score", torch.zeros(()))
         self.register_buffer("alignment", torch.eye(d))  # T and t of the map after the encoder
         self.register_buffer("offset", torch.zeros(d))
         self.register_buffer("alignment_log_det", torch.zeros(()))
         self.register_buffer("coupled", ((allowed.sum(0) + allowed.sum(1)) > 0).float())  # which latents take part in an edge
+
+    def _networks(self) -> tuple[MLPEncoder, MLPDecoder]:
+        settings, d = self.settings, self.settings.latents
+        outputs = 2 * d if settings.covariance == "diagonal" else d + d * (d + 1) // 2
+        encoder = MLPEncoder(self.spec.image_shape, outputs, settings.widths, nn.ReLU)
+        return encoder, MLPDecoder(d, self.spec.image_shape, settings.widths, nn.ReLU)
+
+    def _trained_first(self) -> list[nn.Parameter]:
+        return [*self.encoder.parameters(), *self.decoder.parameters()]
 
     # ---- the model --------------------------------------------------------------------------------------------------
     def posterior(self, images: Tensor) -> Posterior:
@@ -176,19 +191,47 @@ class CausalPriorVAE(CausalModel):
         last = Phase("prior", (player(self.loss),), epochs=settings.epochs, **same)
         if not self._staged:
             return [last]
-        first = Phase("positions", (player(self.first_loss),), epochs=settings.first_epochs, **same)
-        return [first, Phase("alignment", prepare=self.align), last]
+        first: list[Phase] = []
+        for turn in range(settings.restarts):
+            again = partial(self.start_again, turn)
+            first.append(Phase(f"positions {turn + 1}", (player(self.first_loss),), epochs=settings.first_epochs, prepare=again, **same))
+            first.append(Phase(f"score {turn + 1}", prepare=partial(self.keep_the_better, turn)))
+        return [*first, Phase("alignment", prepare=self.align), last]
+
+    @torch.no_grad()
+    def start_again(self, turn: int, data: Dataset, seed: int) -> None:
+        """Draw the networks anew, but for the first time."""
+        if turn:
+            with INITIALISING, torch.random.fork_rng(devices=[]):
+                torch.default_generator.manual_seed(int(np.random.SeedSequence((seed, turn)).generate_state(1)[0]))
+                fresh = self._networks()
+            for old, new in zip((self.encoder, self.decoder), fresh, strict=True):
+                old.load_state_dict(new.state_dict())
+
+    @torch.no_grad()
+    def keep_the_better(self, turn: int, data: Dataset, seed: int) -> None:
+        """Keep these networks if their latents can be made more like the prior than those before; this looks at images and prior alone."""
+        means, indices = self._coupled_means(data, seed)
+        score = affine_score(means, self.sem, indices, *fit_affine(means, self.sem, indices, seed=seed))
+        if len(self.kept) and (turn == 0 or score > float(self.kept_score)):
+            self.kept.copy_(nn.utils.parameters_to_vector(self._trained_first()))
+            self.kept_score.fill_(score)
+
+    def _coupled_means(self, data: Dataset, seed: int) -> tuple[Tensor, list[int]]:
+        rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:ALIGNED_ON]
+        indices = list(self.sem.coupled)
+        return self.encode(data.train[rows.to(data.train.device)].images)[:, indices, 0], indices
 
     @torch.no_grad()
     def align(self, data: Dataset, seed: int) -> None:
         """Fit z -> T z + t of the coupled latents to the SEM's density on training images; the decoder's first layer undoes it, so that
         every picture stays as it was."""
-        rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:ALIGNED_ON]
-        means = self.encode(data.train[rows.to(data.train.device)].images)[..., 0]
-        indices = self.coupled.nonzero()[:, 0]
-        linear, shift = fit_affine(means[:, indices], self.sem, indices.tolist(), seed=seed)
+        if len(self.kept):
+            nn.utils.vector_to_parameters(self.kept, self._trained_first())
+        means, indices = self._coupled_means(data, seed)
+        linear, shift = fit_affine(means, self.sem, indices, seed=seed)
         whole, offset = torch.eye(len(self.coupled), device=self.device), torch.zeros_like(self.offset)
-        whole[indices[:, None], indices[None, :]] = linear.to(whole)
+        whole[torch.tensor(indices)[:, None], torch.tensor(indices)] = linear.to(whole)
         offset[indices] = shift.to(offset)
         first = next(layer for layer in self.decoder.layers if isinstance(layer, nn.Linear))
         undone = torch.linalg.solve(whole.T, first.weight.T).T  # W T^-1

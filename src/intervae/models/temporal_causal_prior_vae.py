@@ -67,6 +67,7 @@ class TemporalCausalPriorVAE(CausalModel):
 
     name = "temporal-causal-prior-vae"
     title = "Temporal causal-prior VAE (ICLR 2023 submission): clips, a linear SEM forward in time as the prior"
+    takes_clips = True
     Settings = TemporalCausalPriorVAESettings
     settings: TemporalCausalPriorVAESettings
     bank: Tensor
