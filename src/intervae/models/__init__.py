@@ -10,6 +10,7 @@ from intervae.models.base import Model
 from intervae.models.beta_tcvae import BetaTCVAE
 from intervae.models.beta_vae import BetaVAE
 from intervae.models.causal_gan import CausalGAN
+from intervae.models.causal_prior_vae import CausalPriorVAE
 from intervae.models.causal_vae import CausalVAE
 from intervae.models.causal_vae_unsup import CausalVAEUnsup
 from intervae.models.condition_vae import ConditionVAE
@@ -31,6 +32,7 @@ MODELS: dict[str, type[Model]] = {
         CausalVAE,
         ConditionVAE,
         CausalVAEUnsup,
+        CausalPriorVAE,
         VAE,
         BetaVAE,
         LadderVAE,
@@ -67,6 +69,7 @@ __all__ = [
     "BetaTCVAE",
     "BetaVAE",
     "CausalGAN",
+    "CausalPriorVAE",
     "CausalVAE",
     "CausalVAEUnsup",
     "ConditionVAE",

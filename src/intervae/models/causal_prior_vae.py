@@ -227,7 +227,9 @@ class CausalPriorVAE(CausalModel):
         """Fit z -> T z + t of the coupled latents to the SEM's density on training images; the decoder's first layer undoes it, so that
         every picture stays as it was."""
         if len(self.kept):
-            nn.utils.vector_to_parameters(self.kept, self._trained_first())
+            parameters = self._trained_first()
+            for parameter, values in zip(parameters, self.kept.split([p.numel() for p in parameters]), strict=True):
+                parameter.copy_(values.view_as(parameter))
         means, indices = self._coupled_means(data, seed)
         linear, shift = fit_affine(means, self.sem, indices, seed=seed)
         whole, offset = torch.eye(len(self.coupled), device=self.device), torch.zeros_like(self.offset)
