@@ -33,6 +33,7 @@ QUICK: dict[str, Callable[[Dataset], dict[str, Any]]] = {
     "causal-gan": lambda data: {"graph": data.graph, "noise": 4, "controller_epochs": 2, "controller_batch": 16, "controller_batches": 1},
     "dc-ign": lambda data: {"latents": len(data.names) + 2, "group_size": 4},
     "causal-prior-vae": lambda _: {"widths": (16, 16), "restarts": 2, "first_epochs": 1, "epochs": 2, "gate_steps": 4},
+    "temporal-causal-prior-vae": lambda _: {"widths": (16,), "background_size": 2, "warm_up": 4, "refit_epochs": 1},
     "ladder-vae": lambda _: {"latents": (4, 3, 2), "widths": (16, 12, 8)},
 }
 
@@ -69,7 +70,7 @@ def pendulum() -> Dataset:
 
 @pytest.fixture(scope="session")
 def make_data() -> Callable[..., Dataset]:
-    """`make_data(shape, samples=, kinds=, seed=)`, see `_make_data`."""
+    """`make_data(shape, samples=, kinds=, seed=, frames=)`, see `_make_data`."""
     return _make_data
 
 
@@ -91,8 +92,12 @@ def _make_data(
     samples: int = 64,
     kinds: tuple[str, ...] = ("continuous", "continuous", "continuous"),
     seed: int = 0,
+    frames: int | None = None,
 ) -> Dataset:
-    """Pictures of any (channels, height, width) that show the chain a -> b -> c: brightness, a horizontal and a vertical ramp."""
+    """Pictures of any (channels, height, width) that show the chain a -> b -> c: brightness, a horizontal and a vertical ramp.
+
+    With `frames` they are clips in which the picture moves to the right by a pixel per frame.
+    """
     rng = np.random.default_rng(seed)
     names = "abcdefgh"[: len(kinds)]
     table = np.zeros((samples, len(kinds)))
@@ -108,6 +113,8 @@ def _make_data(
     brightness = sum(table[:, i, None, None] * ramps[i % 3] for i in range(len(kinds)))
     strength = np.linspace(1, 0.5, channels)[None, :, None, None]
     images = (255 / (1 + np.exp(-brightness[:, None] * strength))).astype(np.uint8)
+    if frames is not None:
+        images = np.stack([np.roll(images, t, axis=-1) for t in range(frames)], axis=1)
     variables = [Variable(name, kind) for name, kind in zip(names, kinds, strict=True)]  # type: ignore[arg-type]
     graph = CausalGraph.from_edges(names, pairwise(names))
     return build_dataset("made", images, table, variables, seed=seed, graph=graph, source={"name": "made"})

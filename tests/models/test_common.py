@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 import intervae.training.loop as loop
 from intervae.data.base import Batch, Dataset
+from intervae.data.simulators import Motion
 from intervae.errors import QueryError
 from intervae.models import MODELS, Model
 from intervae.models.base import answers
@@ -33,6 +35,23 @@ BATCH_TERMS: dict[str, set[str]] = {  # terms that are no mean over samples by d
 @pytest.fixture(params=list(MODELS))
 def name(request: pytest.FixtureRequest) -> str:
     return request.param
+
+
+def of_clips(request: pytest.FixtureRequest) -> bool:
+    """Whether the model that a test is about takes clips."""
+    return "name" in request.fixturenames and MODELS[request.getfixturevalue("name")].takes_clips
+
+
+@pytest.fixture
+def make_data(request: pytest.FixtureRequest, make_data: Callable[..., Dataset]) -> Callable[..., Dataset]:
+    """As everywhere, but clips of 3 frames for a model that takes clips."""
+    return partial(make_data, frames=3) if of_clips(request) else make_data
+
+
+@pytest.fixture
+def pendulum(request: pytest.FixtureRequest, pendulum: Dataset) -> Dataset:
+    """As everywhere, but as many clips of another simulator for a model that takes clips."""
+    return Motion().dataset(samples=96) if of_clips(request) else pendulum
 
 
 @pytest.fixture
@@ -177,7 +196,7 @@ def test_any_image_size_and_channel_count(name: str, shape: tuple[int, int, int]
     assert latents.shape[:2] == (len(data.test), len(model.latent_names))
     assert latents.ndim == 3
     for pictures in (model.decode(latents), model.reconstruct(data.test.images), model.sample(3, seed=0)):
-        assert tuple(pictures.shape[1:]) == shape
+        assert tuple(pictures.shape[1:]) == data.train.shape[1:]
         assert torch.isfinite(pictures).all()
         assert pictures.min() >= 0
         assert pictures.max() <= 1
@@ -201,7 +220,7 @@ def test_images_may_be_bytes_floats_arrays_or_a_single_one(name: str, make_model
 
 def test_many_images_are_answered_in_parts_without_a_seam(name: str, make_model: Any, make_data: Any) -> None:
     model = make_model(name, data := make_data((1, 8, 8)))
-    images = data.test.images[:1].expand(600, -1, -1, -1)
+    images = data.test.images[:1].expand(600, *data.test.shape[1:])
     latents = model.encode(images)
     assert latents.shape[0] == model.decode(latents).shape[0] == 600
     assert torch.allclose(latents, latents[:1].expand_as(latents), atol=1e-5)
@@ -268,7 +287,7 @@ def test_the_loss_is_a_pure_function_so_that_many_seeds_can_train_at_once(
 
 
 # ---- wrong questions ------------------------------------------------------------------------------------------------
-def bad_images(shape: tuple[int, int, int]) -> Iterator[tuple[Any, str]]:
+def bad_images(shape: tuple[int, ...]) -> Iterator[tuple[Any, str]]:
     good = torch.full((2, *shape), 0.5)
     nan, infinite, high, low = good.clone(), good.clone(), good.clone(), good.clone()
     nan[1, 0, 2, 3], infinite[0, 0, 0, 0], high[0, 0, 1, 1], low[1, 0, 1, 1] = float("nan"), float("-inf"), 1.5, -0.1
@@ -284,11 +303,11 @@ def bad_images(shape: tuple[int, int, int]) -> Iterator[tuple[Any, str]]:
 
 
 def test_wrong_images_are_refused_in_a_sentence(name: str, make_model: Any, make_data: Any) -> None:
-    model = make_model(name, make_data((3, 16, 20)))
+    model = make_model(name, data := make_data((3, 16, 20)))
     questions = [model.encode, model.reconstruct]
     if answers(type(model), "counterfactual"):
         questions.append(lambda images: model.counterfactual(images, {}))
-    for images, words in bad_images((3, 16, 20)):
+    for images, words in bad_images(data.train.shape[1:]):
         for ask in questions:
             with pytest.raises(QueryError, match=words):
                 ask(images)

@@ -23,6 +23,7 @@ from intervae.models.ladder_vae import LadderVAE
 from intervae.models.linear import ICA, PCA
 from intervae.models.raw_pixels import RawPixels
 from intervae.models.storage import load_model as load
+from intervae.models.temporal_causal_prior_vae import TemporalCausalPriorVAE
 from intervae.models.untrained import UntrainedVAE
 from intervae.models.vae import VAE
 
@@ -33,6 +34,7 @@ MODELS: dict[str, type[Model]] = {
         ConditionVAE,
         CausalVAEUnsup,
         CausalPriorVAE,
+        TemporalCausalPriorVAE,
         VAE,
         BetaVAE,
         LadderVAE,
@@ -78,6 +80,7 @@ __all__ = [
     "LadderVAE",
     "Model",
     "RawPixels",
+    "TemporalCausalPriorVAE",
     "UntrainedVAE",
     "create",
     "load",
