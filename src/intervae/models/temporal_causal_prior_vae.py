@@ -18,7 +18,7 @@ from intervae.causal.sem import SEM
 from intervae.causal.sem_divergence import divergence
 from intervae.data.base import Batch, Dataset, Spec
 from intervae.errors import DataError, QueryError, UsageError
-from intervae.models.base import in_batches
+from intervae.models.base import as_tensor, in_batches
 from intervae.models.causal import CausalModel
 from intervae.models.causal_prior_vae import gaussian_head
 from intervae.models.phases import Phase, Player, Schedule, Terms
@@ -150,6 +150,10 @@ class TemporalCausalPriorVAE(CausalModel):
         at = start + torch.arange(window, device=clips.device)  # (B, W)
         return torch.gather(clips, 1, at[:, :, None, None, None].expand(-1, -1, *clips.shape[2:]))
 
+    def check(self, data: Dataset) -> None:
+        if self.settings.background == "given" and "background" not in data.train.fields:
+            raise DataError(f"background=given needs a field `background`, which {data.name} has not; use background=median.")
+
     # ---- training ---------------------------------------------------------------------------------------------------
     def phases(self) -> list[Phase]:
         """Everything together; then the edges are fixed and their coefficients fitted without the penalty, which shrinks them."""
@@ -170,15 +174,15 @@ class TemporalCausalPriorVAE(CausalModel):
     @torch.no_grad()
     def refit(self, data: Dataset, seed: int) -> None:
         """Coefficients and noise scales by least squares on the training split's latents, each variable on its parents; and the backgrounds
-        from which sample() draws."""
+        from which sample() draws. On the CPU, which also solves where latents say the same: the same answer on every machine."""
         rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:REFITTED_ON]
         split = data.train[rows.to(data.train.device)]
-        latents = self.encode(split.images, background=split.fields.get("background"))[..., 0]
-        z, codes = latents[:, : len(self.fixed)].double(), latents[:, len(self.fixed) :]
-        self.bank.copy_(codes[torch.arange(BANK, device=codes.device) % len(codes)])
-        weights, scales = torch.zeros_like(self.fixed), torch.ones(len(self.fixed))
-        for i in range(len(self.fixed)):
-            parents = self.fixed[:, i].nonzero()[:, 0]
+        latents, d = self.encode(split.images, background=split.fields.get("background"))[..., 0].cpu(), len(self.fixed)
+        z, codes, edges = latents[:, :d].double(), latents[:, d:], self.fixed.cpu()
+        self.bank.copy_(codes[torch.arange(BANK) % len(codes)])
+        weights, scales = torch.zeros(d, d), torch.ones(d)
+        for i in range(d):
+            parents = edges[:, i].nonzero()[:, 0]
             residual = z[:, i]
             if len(parents):
                 slopes = torch.linalg.lstsq(z[:, parents], z[:, i : i + 1]).solution[:, 0]
@@ -238,8 +242,8 @@ class TemporalCausalPriorVAE(CausalModel):
     def _behind(self, clips: Tensor, background: Any) -> Tensor:
         if background is None or self.settings.background == "median":
             return clips.median(dim=1).values
-        given = torch.as_tensor(background).to(clips.device)
-        given = given.float() / 255 if given.dtype == torch.uint8 else given.float()
+        given = self._pictures(background, "backgrounds")
+        given = given[None] if given.ndim == 3 else given
         if given.shape != clips[:, 0].shape:
             raise QueryError(f"the backgrounds must be {tuple(clips[:, 0].shape)}, one for each clip, not {tuple(given.shape)}.")
         return given
@@ -277,14 +281,18 @@ class TemporalCausalPriorVAE(CausalModel):
 
     def _frames(self, frames: Any) -> Tensor:
         """Clips of any length, checked frame by frame."""
-        tensor = torch.as_tensor(frames)
-        if tensor.ndim == len(self.spec.image_shape) + 1:
-            tensor = tensor[None]
-        if tensor.ndim != len(self.spec.image_shape) + 2 or tuple(tensor.shape[2:]) != self.spec.image_shape:
-            raise QueryError(f"clips must be (B, T, {', '.join(map(str, self.spec.image_shape))}), not {tuple(tensor.shape)}.")
+        clips = self._pictures(frames, "frames")
+        clips = clips[None] if clips.ndim == 4 else clips
+        if clips.ndim != 5 or tuple(clips.shape[2:]) != self.spec.image_shape or not len(clips):
+            raise QueryError(f"clips must be (B, T, {', '.join(map(str, self.spec.image_shape))}), not {tuple(clips.shape)}.")
+        return clips
+
+    def _pictures(self, given: Any, what: str) -> Tensor:
+        """Pixels as floats in [0, 1] on the device; `as_images` does this for clips of the data's own length."""
+        tensor = as_tensor(given, what)
         if tensor.dtype == torch.uint8:
             return tensor.to(self.device).float() / 255
         tensor = tensor.to(self.device, torch.float32)
-        if not torch.isfinite(tensor).all():
-            raise QueryError("the frames hold NaN or infinite pixels; clean them first.")
+        if not (torch.isfinite(tensor) & (tensor >= 0) & (tensor <= 1)).all():
+            raise QueryError(f"the {what} hold pixels that are NaN or outside [0, 1]; clean them, divide by 255, or pass uint8.")
         return tensor
