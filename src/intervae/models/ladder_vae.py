@@ -54,6 +54,7 @@ class LadderVAESettings:
     batch_size: int = 256
     learning_rate: float = 1e-3
     schedule: Schedule = "cosine"
+    decay: float = 1.0  # of the learning rate after every epoch, with schedule=exponential
     clip: float | None = None  # largest norm of the gradient
 
     def __post_init__(self) -> None:
@@ -255,6 +256,7 @@ class LadderVAE(Model):
             epochs=settings.epochs,
             batch_size=settings.batch_size,
             schedule=settings.schedule,
+            decay=settings.decay,
             prepare=self.set_warm_up,
             after_step=self.update_norms if settings.batch_norm else None,
         )

@@ -38,6 +38,7 @@ class VAESettings:
     optimiser: Optimiser = "adam"
     learning_rate: float = 1e-3
     schedule: Schedule = "cosine"
+    decay: float = 1.0  # of the learning rate after every epoch, with schedule=exponential
     patience: int | None = None
 
     def __post_init__(self) -> None:
@@ -97,7 +98,7 @@ class VAE(Model):
     def phase(self, players: tuple[Player, ...], **changes: Any) -> Phase:
         settings = self.settings
         early = {"patience": settings.patience, "keep_best": settings.patience is not None}
-        whole = {"epochs": settings.epochs, "batch_size": settings.batch_size, "schedule": settings.schedule, **early}
+        whole = {"epochs": settings.epochs, "batch_size": settings.batch_size, "schedule": settings.schedule, "decay": settings.decay, **early}
         return Phase("images", players, **{**whole, **changes})
 
     # ---- queries ----------------------------------------------------------------------------------------------------
