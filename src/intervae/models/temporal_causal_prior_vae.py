@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from intervae.causal.graph import CausalGraph
 from intervae.causal.sem import SEM
@@ -26,6 +27,7 @@ from intervae.nets.images import MLPDecoder, MLPEncoder, build_decoder, build_en
 
 BANK = 2048  # background codes kept from the training split, from which sample() draws
 REFITTED_ON = 8192  # training clips whose latents the coefficients are refitted to
+NO_SPREAD = 1e-3  # directions in which causes vary less than this, relative to the most, are rounding and get no coefficient
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ class TemporalCausalPriorVAE(CausalModel):
     @torch.no_grad()
     def refit(self, data: Dataset, seed: int) -> None:
         """Coefficients and noise scales by least squares on the training split's latents, each variable on its parents; and the backgrounds
-        from which sample() draws. On the CPU, which also solves where latents say the same: the same answer on every machine."""
+        from which sample() draws. On the CPU, which solves it even where causes say the same."""
         rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:REFITTED_ON]
         split = data.train[rows.to(data.train.device)]
         latents, d = self.encode(split.images, background=split.fields.get("background"))[..., 0].cpu(), len(self.fixed)
@@ -185,7 +187,7 @@ class TemporalCausalPriorVAE(CausalModel):
             parents = edges[:, i].nonzero()[:, 0]
             residual = z[:, i]
             if len(parents):
-                slopes = torch.linalg.lstsq(z[:, parents], z[:, i : i + 1]).solution[:, 0]
+                slopes = torch.linalg.lstsq(z[:, parents], z[:, i : i + 1], rcond=NO_SPREAD).solution[:, 0]
                 weights[parents, i] = slopes.to(weights.dtype)
                 residual = residual - z[:, parents] @ slopes
             scales[i] = residual.square().mean().sqrt().clamp(min=1e-3)
@@ -193,7 +195,7 @@ class TemporalCausalPriorVAE(CausalModel):
         self.sem.log_scales.copy_(scales.log())
 
     def state_to_log(self) -> dict[str, Any]:
-        return {"adjacency": (self.edges * self.sem.weights).detach().cpu().tolist()}
+        return {"adjacency": self._over_all_names(self.edges * self.sem.weights).tolist()}
 
     # ---- queries ----------------------------------------------------------------------------------------------------
     @property
@@ -209,19 +211,22 @@ class TemporalCausalPriorVAE(CausalModel):
 
     @property
     def graph(self) -> CausalGraph:
-        d, n = len(self.fixed), len(self.latent_names)
-        weights = torch.zeros(n, n, dtype=torch.float64)
-        hard = self.fixed if bool(self.is_fixed) else self.sem.hard_edges()
-        weights[:d, :d] = (hard * self.sem.weights).detach().double().cpu()
-        return CausalGraph(self.latent_names, weights.numpy())
+        return CausalGraph(self.latent_names, self._over_all_names(self._hard_edges() * self.sem.weights).double().numpy())
+
+    def _hard_edges(self) -> Tensor:
+        return self.fixed if bool(self.is_fixed) else self.sem.hard_edges()
+
+    def _over_all_names(self, weights: Tensor) -> Tensor:
+        """(d, d) to (n, n) on the CPU: the background's numbers are neither causes nor effects."""
+        more = self.settings.background_size
+        return functional.pad(weights.detach().cpu(), (0, more, 0, more))
 
     def mechanism(self, index: int, latents: Tensor) -> Tensor:
         """The SEM's mean of a frame's variable; a background number has no causes."""
         d = len(self.fixed)
         if index >= d:
             return torch.zeros_like(latents[:, index])
-        hard = self.fixed if bool(self.is_fixed) else self.sem.hard_edges()
-        return self.sem.mean(latents[:, :d, 0], hard)[:, index : index + 1]
+        return self.sem.mean(latents[:, :d, 0], self._hard_edges())[:, index : index + 1]
 
     def draw_noise(self, n: int, generator: torch.Generator) -> Tensor:
         noise = torch.randn(n, len(self.fixed), generator=generator) * self.sem.log_scales.detach().exp().cpu()
@@ -259,6 +264,17 @@ class TemporalCausalPriorVAE(CausalModel):
         return in_batches(pictures, self.as_latents(latents))
 
     @torch.no_grad()
+    def reconstruct(self, images: Any, *, background: Any = None) -> Tensor:
+        """Clips (B, T, C, H, W) again, every frame from its own latents: those beyond the first window as well."""
+        clips = self.as_images(images)
+
+        def again(part: Tensor, still: Tensor) -> Tensor:
+            means = self.posterior(part)[0].unflatten(1, (-1, self.settings.latents))
+            return self.draw_frames(means, self.background_encoder(still)).clamp(0, 1)
+
+        return in_batches(again, clips, self._behind(clips, background))
+
+    @torch.no_grad()
     def extrapolate(self, frames: Any, steps: int, *, background: Any = None) -> Tensor:
         """The `steps` frames (B, steps, C, H, W) that follow clips (B, T, C, H, W) of window - 1 frames at least: the SEM's mean of the next frame
         from the last ones, again and again."""
@@ -271,10 +287,9 @@ class TemporalCausalPriorVAE(CausalModel):
 
         def follow(part: Tensor, still: Tensor) -> Tensor:
             known = list(self.posterior(part[:, -history:])[0].unflatten(1, (-1, k)).unbind(1))
-            hard = self.fixed if bool(self.is_fixed) else self.sem.hard_edges()
             for _ in range(steps):
                 window = torch.cat([*known[-history:], torch.zeros_like(known[-1])], dim=1)
-                known.append(self.sem.mean(window, hard)[:, -k:])
+                known.append(self.sem.mean(window, self._hard_edges())[:, -k:])
             return self.draw_frames(torch.stack(known[history:], dim=1), self.background_encoder(still)).clamp(0, 1)
 
         return in_batches(follow, clips, behind)
