@@ -36,8 +36,9 @@ def beta_vae_score(
     """Accuracy in [0, 1] (chance 1/m) of telling which factor two samples share from how far their codes are apart.
 
     A point is the mean of |code - code'| over `batch` pairs that share the value of one factor, which a logistic regression names; `training`
-    points fit it and `test` points score it. Pairs are two different rows with the same value; a continuous factor is cut into `bins` of equal
-    width; values that only one row has are left out. codes, factors, names, kinds, dims: see `samples.read_samples`.
+    points fit it and `test` points score it; the distances are divided by their standard deviations, so that the codes' units do not matter.
+    Pairs are two different rows with the same value; a continuous factor is cut into `bins` of equal width; values that only one row has are
+    left out. codes, factors, names, kinds, dims: see `samples.read_samples`.
     """
     rows = Rows(read_samples(codes, factors, names=names, kinds=kinds, dims=dims), bins)
     return _beta(rows, batch, training, test, seed)
@@ -131,11 +132,12 @@ def _beta(source: Source, batch: int, training: int, test: int, seed: int) -> Me
     inputs, labels = points(training, np.random.default_rng([seed, 3]))
     if len(np.unique(labels)) < 2:
         raise UsageError(f"{training} training points hold one factor only; ask for more.")
+    scale = np.maximum(inputs.std(0), np.finfo(np.float64).tiny)  # so that the weak penalty of the regression does not see the codes' units
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        model = LogisticRegression(max_iter=1000).fit(inputs, labels)
+        model = LogisticRegression(max_iter=1000).fit(inputs / scale, labels)
     queries, truth = points(test, np.random.default_rng([seed, 4]))
-    right = model.predict(queries) == truth
+    right = model.predict(queries / scale) == truth
     parameters: dict[str, Any] = {"batch": batch, "training_points": training, "test_points": test, "seed": seed, "matching": "logistic regression"}
     if any(
         issubclass(warning.category, ConvergenceWarning) for warning in caught
