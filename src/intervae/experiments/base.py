@@ -8,7 +8,7 @@ import math
 import statistics
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,6 +54,9 @@ class Job(ABC):
     def key(self) -> str:
         return "-".join(part for part in (self.data, self.model, self.variant) if part).replace(" ", "-").replace("/", "-")
 
+    def check(self) -> None:  # noqa: B027
+        """Refuse what cannot be run here, such as data that are missing."""
+
     @abstractmethod
     def run(self, seed: int, device: str, folder: Path) -> Numbers:
         """Do it and measure it; `folder` is this job's and seed's own."""
@@ -74,8 +77,14 @@ class Train(Job):
         numbers: Numbers = {"train_seconds": seconds}
         for m in measurements:
             numbers[m.metric] = m.value
+            if "by_chance" in m.parameters:
+                numbers[f"{m.metric}_by_chance"] = m.parameters["by_chance"]["value"]
+                numbers[f"{m.metric}_images"] = float(m.n)
             numbers |= {f"{m.metric.removesuffix('_min')}|{name}": value for name, value in m.per_variable.items()}
         return numbers
+
+    def check(self) -> None:
+        self.load()
 
     def load(self) -> Dataset:
         """The data, read once for all jobs that share them."""
@@ -91,7 +100,7 @@ class Train(Job):
         return load_model(folder, device), result.seconds
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=4)
 def _load(name: str, options: str) -> Dataset:
     return load_data(name, **json.loads(options))
 
@@ -168,17 +177,16 @@ def reproduce(
             "--overwrite."
         )
     where = str(choose_device(device))
-    if where.startswith("cuda"):
-        torch.set_float32_matmul_precision("high")  # matrix products on its TF32 units, in training and in measuring
     workers = together if together is not None else TOGETHER if where.startswith("cuda") else 1
     todo = [(job, seed) for job, own in zip(jobs, counts, strict=True) for seed in range(own)]
     folders = [Path(runs) / experiment.name / f"{job.key}-{seed}" for job, seed in todo]
-    for (job, seed), folder in zip(todo, folders, strict=True):
-        _kept(job, seed, folder)  # refuses before anything is run
+    missing = [job for (job, seed), folder in zip(todo, folders, strict=True) if _kept(job, seed, folder) is None]
+    for job in missing:  # what cannot be run is refused before anything is
+        job.check()
     tasks = [functools.partial(_once, job, seed, where, folder) for (job, seed), folder in zip(todo, folders, strict=True)]
     found: dict[int, dict[str, Any]] = {}
     failed: list[Exception] = []
-    for number, kept in run_together([_caught(task) for task in tasks], workers, where):
+    for number, kept in _in_precision(missing, run_together([_caught(task) for task in tasks], workers, where)):
         job, seed = todo[number]
         if isinstance(kept, Exception):  # the other jobs are independent of it
             failed.append(kept)
@@ -190,7 +198,9 @@ def reproduce(
     if len(failed) == 1:
         raise failed[0]
     if failed:
-        raise RunError(f"{len(failed)} of {len(todo)} runs of {experiment.name} failed, the first with: {failed[0]} The others are kept.")
+        raise RunError(
+            f"{len(failed)} of {len(todo)} runs of {experiment.name} failed, the first with: {failed[0]}{' The others are kept.' if found else ''}"
+        )
     made: dict[str, list[str]] = {"revision": [], "hardware": []}  # of every number, those kept from earlier included
     for number in sorted(found):
         for key, values in made.items():
@@ -264,6 +274,17 @@ def _once(job: Job, seed: int, device: str, folder: Path) -> dict[str, Any]:
     made = {**_record(job, seed), "numbers": numbers, "hardware": hardware(device), "revision": revision()}
     write_json(folder / "numbers.json", made)
     return made
+
+
+def _in_precision(jobs: Sequence[Job], results: Iterator[Any]) -> Iterator[Any]:
+    """The results, made with matrix products on a GPU's TF32 units where every job asks for that: in training and in measuring alike."""
+    before = torch.get_float32_matmul_precision()
+    if jobs and all(job.training.get("precision") == "tf32" for job in jobs):
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield from results
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _caught(task: Callable[[], Any]) -> Callable[[], Any]:
