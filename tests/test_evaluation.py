@@ -18,6 +18,7 @@ from intervae.causal.graph import CausalGraph
 from intervae.data.base import Dataset, Split
 from intervae.errors import DataError, UsageError
 from intervae.evaluation import METRICS, Metric, evaluate, headlines, variable_tables
+from intervae.evaluation.subject import Subject
 from intervae.metrics.base import Measurement
 from intervae.models.base import Model
 
@@ -203,6 +204,25 @@ def test_the_latents_answer_to_the_models_own_graph_and_the_axioms_to_the_true_o
     assert "light" not in found["nondescendant_latent_movement"].per_variable  # in its graph nothing must stay
     assert "light" in found["minimality_variables"].per_variable  # in truth the pendulum must
     assert "light" in found["nondescendant_movement"].per_variable
+
+
+def test_labels_are_shown_to_an_encoder_that_needs_them_and_to_no_other(make_model: Any, make_data: Any) -> None:
+    data = make_data()
+    images, labels = data.test.images, data.test.labels
+    needs = make_model("ivae", data, label_dropout=0.0)
+    able = make_model("causal-vae", data, encode_labels=True)
+    for model in (needs, able):
+        model.requires_grad_(False)
+        for weights in model.parameters():
+            weights.mul_(3)  # so that what an untrained encoder sees matters
+    assert (needs.needs_labels, able.needs_labels) == (True, False)
+    assert torch.equal(torch.tensor(Subject(needs, data).latents), needs.encode(images, labels))
+    assert torch.equal(torch.tensor(Subject(able, data).latents), able.encode(images))
+    assert not torch.allclose(able.encode(images), able.encode(images, labels), atol=1e-3)
+    (error,) = evaluate(needs, data, ["reconstruction"])
+    assert error.value == pytest.approx(metrics.pixel_mae(needs.decode(needs.encode(images, labels)), images).mean(), rel=1e-6)
+    (read,) = evaluate(able, data, ["r2"])
+    assert read.per_variable == pytest.approx(metrics.r2(able.measure(images).numpy(), labels.numpy(), data.names).per_variable)
 
 
 # ---- other models, other data ----------------------------------------------------------------------------------------

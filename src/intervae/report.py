@@ -11,7 +11,7 @@ import torch
 
 from intervae import figures
 from intervae.data.base import Dataset, Variable
-from intervae.models.base import Model, answers
+from intervae.models.base import Model, answers, labels_needed
 from intervae.models.causal import CausalModel
 
 SHOWN = 8  # images in a picture
@@ -21,9 +21,10 @@ SHOWN_CLIPS = 4
 def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
     """Every picture that model and data allow, into `folder`/figures; returns what was written."""
     out = folder / "figures"
-    images = data.test.images[_spread(len(data.test), SHOWN)]
+    part = data.test[_spread(len(data.test), SHOWN)]
+    images = part.images
     written = [out / "reconstructions.png"]
-    made = model.reconstruct(images).cpu()
+    made = model.reconstruct(images, **labels_needed(model, part)).cpu()
     if data.spec.frames is None:
         figures.reconstructions(written[0], images, made, columns=SHOWN)
     else:
@@ -50,7 +51,7 @@ def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
 def _label_figures(model: CausalModel, data: Dataset, out: Path) -> list[Path]:
     """Pictures that need latents with the data's own names and units."""
     written = [out / "variables.png", out / "interventions.png", out / "sweep.png"]
-    measured, labels = model.measure(data.test.images).cpu().numpy(), data.test.labels.cpu().numpy()
+    measured, labels = model.measure(data.test.images, **labels_needed(model, data.test)).cpu().numpy(), data.test.labels.cpu().numpy()
     figures.scatter(written[0], measured, labels, data.names, [v.unit for v in data.variables])
     part = data.test[_spread(len(data.test), SHOWN)]
     rows = [intervention_row(model, data, part, v) for v in data.variables]

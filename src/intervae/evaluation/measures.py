@@ -15,7 +15,7 @@ from intervae import metrics
 from intervae.data.simulators.base import Simulator
 from intervae.evaluation.subject import Subject
 from intervae.metrics.base import Measurement
-from intervae.models.base import answers
+from intervae.models.base import answers, labels_needed
 from intervae.models.causal import CausalModel
 
 Measure = Callable[[Subject], list[Measurement]]
@@ -29,13 +29,15 @@ DIVERSITY_IMAGES = 512
 def r2(subject: Subject) -> list[Measurement]:
     model, varying = subject.model, subject.varying
     assert isinstance(model, CausalModel)
-    measured = model.measure(subject.data.test.images).cpu().numpy()
+    test = subject.data.test
+    measured = model.measure(test.images, **labels_needed(model, test)).cpu().numpy()
     return [subject.named(metrics.r2(measured[:, varying], subject.labels[:, varying], subject.tables.names))]
 
 
 def reconstruction(subject: Subject) -> list[Measurement]:
-    images = subject.data.test.images
-    error = metrics.pixel_mae(*(pictures.reshape(-1, *pictures.shape[-3:]) for pictures in (subject.model.reconstruct(images), images)))
+    model, test = subject.model, subject.data.test
+    pair = model.reconstruct(test.images, **labels_needed(model, test)), test.images
+    error = metrics.pixel_mae(*(pictures.reshape(-1, *pictures.shape[-3:]) for pictures in pair))
     return [Measurement("reconstruction_pixel_mae", float(error.mean()), len(error), spread=float(error.std()), higher_is_better=False)]
 
 

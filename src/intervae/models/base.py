@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from intervae.causal.graph import CausalGraph
-from intervae.data.base import Batch, Dataset, Spec
+from intervae.data.base import Batch, Dataset, Spec, Split
 from intervae.errors import DataError, QueryError
 from intervae.models.phases import Phase, Terms
 from intervae.settings import build_settings
@@ -88,8 +88,13 @@ class Model(nn.Module, ABC):
     def sample(self, n: int, do: Any = None, *, seed: int | None = None) -> Tensor:
         """`n` images (n, C, H, W) from the model, under an intervention where the model knows causes."""
 
-    def reconstruct(self, images: Any) -> Tensor:
-        return self.decode(self.encode(images))
+    @property
+    def needs_labels(self) -> bool:
+        """Whether encode() cannot do without labels."""
+        return False
+
+    def reconstruct(self, images: Any, labels: Any = None) -> Tensor:
+        return self.decode(self.encode(images, labels))
 
     def check(self, data: Dataset) -> None:
         """Refuse, before a run is started, data that this model cannot be trained on."""
@@ -227,6 +232,14 @@ def need_labels(name: str, spec: Spec) -> None:
                 f"{name} takes continuous and binary variables, but {variable.name!r} is categorical; "
                 "leave it out with variables= (--variables), or recode it."
             )
+
+
+def labels_needed(model: Model, split: Split) -> dict[str, Tensor]:
+    """What a query about the pictures of `split` is given beside them: labels where encode() cannot do without, else nothing.
+
+    A model that can do without must not see them where it is judged: its latents would then tell labels that were not read off the pictures.
+    """
+    return {"labels": split.labels} if model.needs_labels else {}
 
 
 def answers(cls: type[Model], query: str) -> bool:

@@ -114,6 +114,10 @@ class IVAE(VAE):
         self.label_bank.copy_(u[torch.arange(LABEL_BANK, device=u.device) % len(u)])
 
     # ---- queries ----------------------------------------------------------------------------------------------------
+    @property
+    def needs_labels(self) -> bool:
+        return self.settings.label_dropout == 0
+
     def informed(self, images: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """q(z | x, u) with all labels shown; an encoder that was never shown any (label_dropout=1) goes without."""
         return self.posterior(images, u, torch.full((len(images), 1), float(self.settings.label_dropout < 1), device=images.device))
@@ -124,7 +128,7 @@ class IVAE(VAE):
         x = self.as_images(images)
         if labels is not None:
             return in_batches(lambda part, u: self.informed(part, u)[0], x, self.inputs(self.as_labels(labels, len(x))))
-        if self.settings.label_dropout == 0:
+        if self.needs_labels:
             raise QueryError(
                 "this ivae was made with label_dropout=0, so its encoder needs the labels: pass labels=, or make it with label_dropout=0.5."
             )
