@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.distributions import Normal, kl_divergence
 
 from intervae.data.base import Dataset, Split, Variable, build_dataset
 from intervae.data.factors import FactorGroups, GroupedSplit, Groups, find_factors, label_codes
@@ -197,15 +198,34 @@ def test_gradients_are_those_of_the_paper(clamp: Any, data: Dataset, monkeypatch
 
     active = batch["active"][..., None]
     constants = [clamp_latents(part.detach(), active, 6, clamp)[0].requires_grad_() for part in posterior]
-    monkeypatch.setattr(model, "posterior", lambda images: tuple(constants))
-    plain = model.loss({"images": batch["images"]}, noise.manual_seed(2))
-    assert terms["reconstruction"].item() == pytest.approx(plain["reconstruction"].item(), rel=1e-6)
-    assert terms["kl"].item() == pytest.approx(plain["kl"].item(), rel=1e-6)
-    for part, gradient, expected in zip(posterior, found, torch.autograd.grad(plain["loss"], constants), strict=True):
+    draws = torch.randn(n, 5, 1, generator=noise.manual_seed(2)).unflatten(0, (-1, 6))
+    draws = torch.where(active, draws.flatten(0, 1), draws[:, :1].expand_as(draws).flatten(0, 1))  # that of the group's first image
+    reconstruction = model.misfit(constants[0] + torch.exp(0.5 * constants[1]) * draws, batch["images"]).mean()
+    kl = kl_divergence(Normal(constants[0], torch.exp(0.5 * constants[1])), Normal(0.0, 1.0)).sum((1, 2)).mean()
+    assert terms["reconstruction"].item() == pytest.approx(reconstruction.item(), rel=1e-6)
+    assert terms["kl"].item() == pytest.approx(kl.item(), rel=1e-6)
+    for part, gradient, expected in zip(posterior, found, torch.autograd.grad(reconstruction + kl, constants), strict=True):
         groups = part.detach().unflatten(0, (-1, 6))
         pull = 0.3 * (groups - groups.mean(1, keepdim=True)).flatten(0, 1) / n  # the loss is a mean over the batch
         assert torch.allclose(gradient, torch.where(active, expected, pull), rtol=1e-4, atol=1e-7)
         assert gradient[active.expand_as(gradient)].abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("clamp", ["first", "mean"])
+def test_a_clamped_latent_is_one_number_in_its_group_noise_and_all(clamp: Any, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = DCIGN(data.spec, **SMALL, clamp=clamp)
+    batch = grouped(model, data).batch(torch.arange(4))
+    decoded: list[Tensor] = []
+    honest = model.misfit
+    monkeypatch.setattr(model, "misfit", lambda z, images: (decoded.append(z.detach()), honest(z, images))[1])
+    model.loss(batch, torch.Generator().manual_seed(0))
+    groups = decoded[0][..., 0].unflatten(0, (-1, 6))  # (4, 6, 5)
+    active = batch["active"].unflatten(0, (-1, 6))[:, 0]
+    spread = groups.std(1)
+    assert (spread[~active] == 0).all()
+    assert (spread[active] > 0.1).all()
+    for values in groups[:, 0].T:
+        assert len(values.unique()) == 4  # another group has another noise
 
 
 def test_without_groups_the_loss_is_that_of_a_vae(data: Dataset) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from intervae.causal.gaussian import kl_standard_normal, reparametrise
+from intervae.causal.gaussian import kl_standard_normal
 from intervae.data.base import Batch, Dataset, Spec
 from intervae.data.factors import FactorGroups, GroupedSplit, find_factors
 from intervae.errors import DataError, UsageError
@@ -89,17 +89,20 @@ class DCIGN(VAE):
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """-log p(x | z) + KL(q(z | x) || N(0, I)); on a batch of groups, with the latents clamped that do not belong to what varies.
 
-        The clamped latents get no gradient from either term but invariance_strength * (z_i - mean of z in the group), which is that of half
-        the squared distance to the mean.
+        A clamped latent is the same number in the whole group: one mean, one variance, and the noise of the group's first image. It gets no
+        gradient from either term but invariance_strength * (z_i - mean of z in the group), which is that of half the squared distance to the
+        mean.
         """
         mean, log_variance = self.posterior(batch["images"])
+        noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
         invariance: Tensor | None = None
         if "active" in batch:
             active = batch["active"][..., None]
             posterior = torch.cat([mean, log_variance], dim=-1)  # (B, n, 2 k)
             clamped, invariance = clamp_latents(posterior, active, self.settings.group_size, self.settings.clamp)
             mean, log_variance = clamped.chunk(2, dim=-1)
-        z = reparametrise(mean, log_variance, generator)
+            noise, _ = clamp_latents(noise, active, self.settings.group_size, "first")
+        z = mean + torch.exp(0.5 * log_variance) * noise
         reconstruction = self.misfit(z, batch["images"]).mean()
         kl = kl_standard_normal(mean, log_variance).mean()
         terms = {"loss": reconstruction + kl, "reconstruction": reconstruction, "kl": kl}
