@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,12 +16,13 @@ from torch import Tensor, nn
 import intervae as package
 from intervae import metrics
 from intervae.causal.graph import CausalGraph
-from intervae.data.base import Dataset, Split
+from intervae.data.base import CHUNK, Dataset, Split
 from intervae.errors import DataError, UsageError
 from intervae.evaluation import METRICS, Metric, evaluate, headlines, variable_tables
 from intervae.evaluation.subject import Subject
 from intervae.metrics.base import Measurement
 from intervae.models.base import Model
+from intervae.report import write_figures
 
 DEFAULT = {name for name, metric in METRICS.items() if not metric.on_request}
 
@@ -271,6 +273,39 @@ def test_clips_are_reconstructed_frame_by_frame(make_data: Any) -> None:
     x = data.test.images.float() / 255
     assert found.value == pytest.approx(float(((x - 0.25).abs() - x).abs().mean()), rel=1e-5)
     assert found.n == 3 * len(data.test)
+
+
+class Counting(Split):
+    """A split that makes its pictures when they are asked for, and notes how many at a time."""
+
+    made: ClassVar[list[int]] = []
+
+    @property
+    def images(self) -> Tensor:
+        self.made.append(len(self))
+        return self.fields["kept"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.fields["kept"].shape)
+
+
+def test_the_test_split_is_gone_through_in_chunks_with_the_numbers_of_the_whole(make_model: Any, make_data: Any, tmp_path: Path) -> None:
+    data = make_data((1, 8, 8), samples=3100)
+    data = replace(data, validation=data.validation[:20], test=data.train[:2100])
+    whole, model = data.test, make_model("causal-vae", data)
+    data = replace(data, test=Counting(kept=whole.images, labels=whole.labels))
+    Counting.made.clear()
+    found = {m.metric: m for m in evaluate(model, data, ["r2", "reconstruction", "active_units", "likelihood", "diversity", "axioms"])}
+    write_figures(model, data, tmp_path)
+    assert max(Counting.made) == CHUNK < len(whole)
+    subject = Subject(model, data)
+    np.testing.assert_allclose(subject.latents, model.encode(whole.images).numpy(), atol=1e-6)
+    errors = metrics.pixel_mae(model.reconstruct(whole.images), whole.images)
+    assert (found["reconstruction_pixel_mae"].value, found["reconstruction_pixel_mae"].n) == (pytest.approx(errors.mean(), rel=1e-6), len(whole))
+    assert found["reconstruction_pixel_mae"].spread == pytest.approx(errors.std(), rel=1e-5)
+    read = metrics.r2(model.measure(whole.images).numpy(), whole.labels.numpy(), data.names)
+    assert found["r2_min"].per_variable == pytest.approx(read.per_variable, rel=1e-5)
 
 
 def test_diversity_compares_the_models_samples_with_the_test_images(make_data: Any, monkeypatch: pytest.MonkeyPatch) -> None:

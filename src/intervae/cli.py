@@ -331,7 +331,7 @@ def intervene(
         model, data = _open(run, device)
         if index >= len(data.test):
             raise QueryError(f"--index {index}: the test split has {len(data.test)} images, numbered from 0.")
-        picture = data.test.images[index : index + 1].numpy()
+        picture = data.test[index : index + 1].images.numpy()
     wanted = parse_do(do, model.spec.categories)
     after = model.counterfactual(picture, wanted)
     done = []

@@ -11,7 +11,7 @@ import torch
 
 from intervae import figures
 from intervae.data.base import Dataset, Variable
-from intervae.models.base import Model, answers, labels_needed
+from intervae.models.base import Model, answers, ask
 from intervae.models.causal import CausalModel
 
 SHOWN = 8  # images in a picture
@@ -24,7 +24,7 @@ def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
     part = data.test[_spread(len(data.test), SHOWN)]
     images = part.images
     written = [out / "reconstructions.png"]
-    made = model.reconstruct(images, **labels_needed(model, part)).cpu()
+    made = ask(model, "reconstruct", part)
     if data.spec.frames is None:
         figures.reconstructions(written[0], images, made, columns=SHOWN)
     else:
@@ -51,12 +51,12 @@ def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
 def _label_figures(model: CausalModel, data: Dataset, out: Path) -> list[Path]:
     """Pictures that need latents with the data's own names and units."""
     written = [out / "variables.png", out / "interventions.png", out / "sweep.png"]
-    measured, labels = model.measure(data.test.images, **labels_needed(model, data.test)).cpu().numpy(), data.test.labels.cpu().numpy()
+    measured, labels = ask(model, "measure", data.test).numpy(), data.test.labels.cpu().numpy()
     figures.scatter(written[0], measured, labels, data.names, [v.unit for v in data.variables])
     part = data.test[_spread(len(data.test), SHOWN)]
     rows = [intervention_row(model, data, part, v) for v in data.variables]
     figures.interventions(written[1], rows, part.images)
-    middle = data.test.images[len(data.test) // 2 : len(data.test) // 2 + 1]
+    middle = data.test[len(data.test) // 2 : len(data.test) // 2 + 1].images
     figures.sweep(written[2], middle[0], [sweep_row(model, middle, v, i) for i, v in enumerate(data.variables)])
     return written
 

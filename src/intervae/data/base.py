@@ -7,7 +7,7 @@ A model is built from a `Spec`, which tells shapes and variables but neither the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Kind = Literal["continuous", "binary", "categorical"]
 KINDS: tuple[Kind, ...] = ("continuous", "binary", "categorical")
 Batch = dict[str, Tensor]
+CHUNK = 1024  # samples of a split that are looked at together
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,10 @@ class Split:
     def __getitem__(self, rows: Any) -> Split:
         """The chosen rows (a slice, a list, a tensor) as a Split."""
         return type(self)(**{name: tensor[rows] for name, tensor in self.fields.items()})
+
+    def chunks(self, rows: int = CHUNK) -> Iterator[Split]:
+        """The samples in their order, `rows` at a time, so that pictures kept packed are never all unpacked at once."""
+        return (self[start : start + rows] for start in range(0, len(self), rows))
 
     def to(self, device: torch.device | str) -> Split:
         return type(self)(**{name: tensor.to(device) for name, tensor in self.fields.items()})

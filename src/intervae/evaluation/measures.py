@@ -12,10 +12,11 @@ import numpy as np
 import torch
 
 from intervae import metrics
+from intervae.data.base import Split
 from intervae.data.simulators.base import Simulator
 from intervae.evaluation.subject import Subject
 from intervae.metrics.base import Measurement
-from intervae.models.base import answers, labels_needed
+from intervae.models.base import Model, answers, ask
 from intervae.models.causal import CausalModel
 
 Measure = Callable[[Subject], list[Measurement]]
@@ -29,16 +30,19 @@ DIVERSITY_IMAGES = 512
 def r2(subject: Subject) -> list[Measurement]:
     model, varying = subject.model, subject.varying
     assert isinstance(model, CausalModel)
-    test = subject.data.test
-    measured = model.measure(test.images, **labels_needed(model, test)).cpu().numpy()
+    measured = ask(model, "measure", subject.data.test).numpy()
     return [subject.named(metrics.r2(measured[:, varying], subject.labels[:, varying], subject.tables.names))]
 
 
 def reconstruction(subject: Subject) -> list[Measurement]:
-    model, test = subject.model, subject.data.test
-    pair = model.reconstruct(test.images, **labels_needed(model, test)), test.images
-    error = metrics.pixel_mae(*(pictures.reshape(-1, *pictures.shape[-3:]) for pictures in pair))
+    error = np.concatenate([_pixel_errors(subject.model, part) for part in subject.data.test.chunks()])
     return [Measurement("reconstruction_pixel_mae", float(error.mean()), len(error), spread=float(error.std()), higher_is_better=False)]
+
+
+def _pixel_errors(model: Model, part: Split) -> np.ndarray:
+    """(N,) of the pictures of a part, or (N T,) of the frames of its clips."""
+    pair = ask(model, "reconstruct", part), part.images
+    return metrics.pixel_mae(*(pictures.reshape(-1, *pictures.shape[-3:]) for pictures in pair))
 
 
 def information(key: str) -> Measure:

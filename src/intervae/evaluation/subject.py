@@ -12,7 +12,7 @@ import torch
 from intervae.data.base import Dataset, Split
 from intervae.metrics.base import Measurement
 from intervae.metrics.concepts import concept_information
-from intervae.models.base import Model, labels_needed
+from intervae.models.base import Model, ask
 
 MOST_FOR_INFORMATION = 2000  # images for MIC and TIC, which depend on their number
 
@@ -42,8 +42,7 @@ class Subject:
     @cached_property
     def latents(self) -> np.ndarray:
         """(N, n, k) posterior means of the test images."""
-        test = self.data.test
-        return self.model.encode(test.images, **labels_needed(self.model, test)).cpu().numpy()
+        return ask(self.model, "encode", self.data.test).numpy()
 
     @cached_property
     def varying(self) -> np.ndarray:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from intervae.data.base import Variable
@@ -115,11 +116,11 @@ class _Code:
 
 def fit_reader(images: Any, labels: np.ndarray, variables: Sequence[Variable], *, seed: int = 0) -> Reader:
     """Train a reader on images (N, C, H, W), uint8 or in [0, 1], and labels (N, n) in own units; of more than MOST images, MOST at random."""
-    pictures, table = as_pictures(images), np.asarray(labels, dtype=np.float64)
-    if table.shape != (len(pictures), len(variables)) or not np.isfinite(table).all():
-        raise DataError(f"labels must be finite and ({len(pictures)}, {len(variables)}), one row per image, not {table.shape}.")
-    rows = np.random.default_rng(seed).permutation(len(pictures))[:MOST]
-    pixels, table = _shrink(pictures[rows]), table[rows]
+    given, table = np.asarray(images.detach().cpu() if isinstance(images, Tensor) else images), np.asarray(labels, dtype=np.float64)
+    if table.shape != (len(given), len(variables)) or not np.isfinite(table).all():
+        raise DataError(f"labels must be finite and ({len(given)}, {len(variables)}), one row per image, not {table.shape}.")
+    rows = np.random.default_rng(seed).permutation(len(given))[:MOST]
+    pixels, table = _shrink(as_pictures(given[rows])), table[rows]  # rows first: as floats they take four times the memory
     centre = pixels.mean(0)
     pixels = pixels - centre
     scale = float(np.sqrt(np.square(pixels).sum(1).mean())) or 1.0

@@ -234,12 +234,13 @@ def need_labels(name: str, spec: Spec) -> None:
             )
 
 
-def labels_needed(model: Model, split: Split) -> dict[str, Tensor]:
-    """What a query about the pictures of `split` is given beside them: labels where encode() cannot do without, else nothing.
+def ask(model: Model, query: str, split: Split) -> Tensor:
+    """What `query` (encode, reconstruct, measure) answers about the pictures of a split, chunk by chunk, on the CPU.
 
-    A model that can do without must not see them where it is judged: its latents would then tell labels that were not read off the pictures.
+    Labels go with them only where encode() cannot do without: a model that can must not see them where it is judged, as its latents would then
+    tell labels that were not read off the pictures.
     """
-    return {"labels": split.labels} if model.needs_labels else {}
+    return torch.cat([getattr(model, query)(part.images, **({"labels": part.labels} if model.needs_labels else {})).cpu() for part in split.chunks()])
 
 
 def answers(cls: type[Model], query: str) -> bool:
