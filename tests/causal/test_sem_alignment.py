@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from intervae.causal.sem import SEM
-from intervae.causal.sem_alignment import fit_affine, objective, orthogonal_starts
+from intervae.causal.sem_alignment import affine_score, entropy, fit_affine, objective, orthogonal_starts
 from intervae.errors import TrainingError, UsageError
 
 ONE_EDGE = torch.zeros(5, 5)
@@ -151,3 +154,30 @@ def test_what_cannot_be_aligned_is_refused_in_a_sentence():
         fit_affine(latents * torch.tensor([1.0, 0.0]), sem, (0, 1))
     with pytest.raises(TrainingError, match="finite"):
         fit_affine(latents * float("nan"), sem, (0, 1))
+
+
+def test_the_entropy_of_a_normal_sample_is_the_closed_form() -> None:
+    rng = np.random.default_rng(0)
+    covariance = np.array([[2.0, 0.6], [0.6, 0.5]])
+    sample = rng.multivariate_normal([1.0, -2.0], covariance, size=4000)
+    exact = 0.5 * math.log((2 * math.pi * math.e) ** 2 * np.linalg.det(covariance))
+    assert entropy(sample) == pytest.approx(exact, abs=0.06)
+    assert math.isfinite(entropy(sample[:20]))  # fewer points than neighbours
+
+
+def test_the_score_is_minus_the_divergence_and_ranks_draws_of_the_sem_above_anything_bent() -> None:
+    """Draws of the parabola score near 0 in any coordinates; a straightened band, a line and a normal cloud score less."""
+    sem = parabola()
+    rng = torch.Generator().manual_seed(0)
+    draws = sem.sample(4000, rng)[:, :2].detach()
+    straight = torch.stack([draws[:, 0], draws[:, 1] - draws[:, 0].square()], dim=1)
+    line = torch.stack([draws[:, 0], 0.01 * torch.randn(4000, generator=rng).double()], dim=1)
+
+    def score(latents: torch.Tensor) -> float:
+        return affine_score(latents, sem, [0, 1], *fit_affine(latents, sem, [0, 1]))
+
+    right = score(draws)
+    assert abs(right) < 0.1
+    turned = draws @ torch.tensor([[0.3, -2.0], [1.5, 0.4]], dtype=torch.float64) + 5
+    assert score(turned) == pytest.approx(right, abs=0.03)
+    assert max(score(straight), score(line)) < right - 0.15

@@ -10,12 +10,16 @@ import copy
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from scipy.spatial import cKDTree
+from scipy.special import digamma, gammaln
 from torch import Tensor
 
 from intervae.causal.sem import SEM
 from intervae.errors import TrainingError, UsageError
 
+NEIGHBOURS = 30  # of the entropy's estimate
 DRAWS = 8192  # of the SEM, for the moments at which every start begins
 
 
@@ -65,17 +69,33 @@ def fit_affine(
 
 
 @torch.no_grad()
-def affine_score(means: Tensor, sem: SEM, indices: Sequence[int], T: Tensor, t: Tensor, *, edges: Tensor | None = None) -> float:
-    """How much like draws of the SEM the mapped latents T mu + t are: mean log p_SEM + log |det T| + 1/2 log det Cov(mu), in nats.
+def affine_score(
+    means: Tensor, sem: SEM, indices: Sequence[int], T: Tensor, t: Tensor, *, edges: Tensor | None = None, neighbours: int = NEIGHBOURS
+) -> float:
+    """How much like draws of the SEM the mapped latents z = T mu + t are: an estimate of -KL(z || SEM) in nats, near 0 at best.
 
-    It does not depend on the coordinates that the latents had, so it compares latents of different trainings; for draws of the SEM itself
-    it is 1/2 log det Cov(z) less their entropy, and for latents bent in any way that no affine map undoes it is lower.
+    The cross-entropy alone would favour latents that crowd on a line. It does not depend on the coordinates that the latents had, so it
+    compares those of different trainings.
     """
     model = copy.deepcopy(sem).cpu().double()
     values, turn, shift = (tensor.detach().cpu().double() for tensor in (means, T, t))
     strengths = None if edges is None else edges.detach().cpu().double()
-    spread = torch.linalg.slogdet(torch.cov(values.mT).reshape(len(turn), len(turn))).logabsdet
-    return float(objective(values, model, indices, strengths, turn[None], shift[None])[0] + 0.5 * spread)
+    centre, unmix, _ = _moments(values)
+    white = (values - centre) @ unmix.mT
+    cross = objective(values, model, indices, strengths, turn[None], shift[None])[0] - torch.linalg.slogdet(unmix).logabsdet
+    return float(cross) + entropy(white.numpy(), neighbours)
+
+
+def entropy(values: np.ndarray, neighbours: int = NEIGHBOURS) -> float:
+    """Differential entropy of a sample (N, m) in nats, from the distances to the k-th neighbours (Kozachenko and Leonenko 1987).
+
+    Many neighbours see through the grain of data that lie on a grid.
+    """
+    n, m = values.shape
+    k = min(neighbours, n - 1)
+    distances = cKDTree(values).query(values, k + 1)[0][:, -1]
+    ball = 0.5 * m * math.log(math.pi) - gammaln(0.5 * m + 1)
+    return float(digamma(n) - digamma(k) + ball + m * np.log(np.maximum(distances, np.finfo(np.float64).tiny)).mean())
 
 
 def orthogonal_starts(count: int, m: int, generator: torch.Generator) -> Tensor:

@@ -67,7 +67,7 @@ class CausalPriorVAESettings:
     isotropic: bool = False  # N(0, I) instead of the SEM in the last phase: the control that shows what the prior adds to the alignment
     gate_steps: int = 400  # over which the latents without edges are let in after the alignment
     restarts: int = 6  # trainings of the first phase, of which the one is kept whose latents an affine map makes most like the prior
-    first_epochs: int = 3  # of each
+    first_epochs: int = 4  # of each
     epochs: int = 12
     batch_size: int = 100
     optimiser: Optimiser = "adam"
