@@ -226,7 +226,7 @@ def test_longer_clips_are_cut_into_windows_of_successive_frames(longer: Dataset)
     clips = torch.arange(5.0)[None, :, None, None, None].expand(300, 5, 1, 16, 16)
     cut = model._window(clips, seeded(0))[:, :, 0, 3, 3]
     assert torch.equal(cut - cut[:, :1], torch.tensor([0.0, 1.0, 2.0]).expand(300, 3))
-    assert torch.bincount(cut[:, 0].long()).min() > 60  # 0, 1 and 2, about as often
+    assert torch.bincount(cut[:, 0].long(), minlength=3).min() > 60  # 0, 1 and 2, about as often
     model.fit(longer)
     latents = model.encode(longer.test.images)
     assert latents.shape[1:] == (9, 1)
