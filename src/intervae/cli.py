@@ -119,7 +119,7 @@ def datasets(as_json: AsJson = False) -> None:
     """List the data sets that have a name."""
     print_rows(listing.datasets(), ("name", "about"), as_json)
     if not as_json:
-        say("\nOr a path: a folder with labels.csv, an .npz, an .h5.", "dim")
+        say("\nOr a path: a folder of images, with a labels.csv if they have labels; an .npz, an .h5.", "dim")
 
 
 @app.command()
@@ -138,7 +138,7 @@ def experiments(as_json: AsJson = False) -> None:
 @app.command()
 def train(
     model: Annotated[str, typer.Argument(help="A name from `intervae models`.", show_default=False)],
-    data: Annotated[str, typer.Option(help="A name from `intervae datasets`, a folder with labels.csv, an .npz or an .h5.", show_default=False)],
+    data: Annotated[str, typer.Option(help="A name from `intervae datasets`, a folder of images, an .npz or an .h5.", show_default=False)],
     folder: Annotated[Path | None, typer.Option("--out", help="Where the run goes.", show_default="runs/DATA-MODEL-SEED")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Decides everything random.")] = 0,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training split; short for --set epochs=N.", show_default=False)] = None,

@@ -148,7 +148,8 @@ def print_data(data: Dataset) -> None:
     for v in data.variables:
         values = ", ".join(v.categories) if v.categories else f"{v.low:.4g} to {v.high:.4g} {v.unit}".strip()
         grid.add_row(Text(v.name), v.kind, Text(values))
-    out.print(grid)
+    if data.variables:
+        out.print(grid)
     for note in data.notes:
         say(f"note: {note}", "yellow")
 

@@ -13,7 +13,7 @@ from PIL import Image
 from torch.utils.data import IterableDataset, TensorDataset
 
 from intervae.causal.graph import CausalGraph
-from intervae.data import load_data
+from intervae.data import load_data, reload
 from intervae.errors import DataError, UsageError
 
 N = 24
@@ -171,9 +171,23 @@ def test_a_missing_array_lists_what_is_there(path):
     write(path, imgs=PIXELS, labels=LABELS)
     with pytest.raises(DataError, match=r"mine\.\w+ has no 'images', only imgs, labels; rename or add it"):
         load_data(path)
-    write(path, images=PIXELS)
-    with pytest.raises(DataError, match="has no 'labels' or 'factors', only images"):
+    write(path, images=PIXELS, names=NAMES)
+    with pytest.raises(DataError, match="has no 'labels' or 'factors', only images, names; rename or add it, or remove 'names' where there are no"):
         load_data(path)
+
+
+def test_images_without_labels_are_taken_with_a_note(path):
+    test = np.arange(N) % 4 == 0
+    data = load_data(write(path, images=PIXELS, test=test, patient=np.arange(N) // 8))
+    assert (data.variables, data.graph) == ((), None)
+    assert [tuple(split.labels.shape) for split in (data.train, data.validation, data.test)] == [(16, 0), (2, 0), (6, 0)]
+    np.testing.assert_array_equal(data.test.images.numpy(), PIXELS[test])
+    rest = torch.cat([data.train.images, data.validation.images]).flatten(1).tolist()
+    assert sorted(rest) == sorted(PIXELS[~test].reshape(18, -1).tolist())
+    assert "labels: the file has no 'labels' or 'factors', so the images are taken without labels" in data.notes
+    assert reload(data.source).variables == ()
+    with pytest.raises(UsageError, match="unknown variable 'a'"):
+        load_data(path, variables=["a"])
 
 
 def test_a_wrong_kind_in_the_file_is_refused(path):

@@ -455,7 +455,7 @@ def test_more_than_the_memory_is_refused_before_it_is_tried(folder, monkeypatch)
 
 
 # ---- broken tables ------------------------------------------------------------------------------------------------------
-def test_a_table_that_is_not_there_or_empty_is_refused(folder):
+def test_a_table_that_is_empty_or_a_link_to_nothing_is_refused(folder):
     (folder / "labels.csv").write_text("")
     with pytest.raises(DataError, match=r"labels.csv has nothing in it; write one row per image below a header"):
         load_data(folder)
@@ -463,8 +463,43 @@ def test_a_table_that_is_not_there_or_empty_is_refused(folder):
     with pytest.raises(DataError, match="has a header but no rows"):
         load_data(folder)
     (folder / "labels.csv").unlink()
+    (folder / "labels.csv").symlink_to(folder / "elsewhere.csv")
     with pytest.raises(DataError, match=r"there is no labels.csv in .*; write one with a row per image"):
         load_data(folder)
+
+
+# ---- no table -----------------------------------------------------------------------------------------------------------
+def test_a_folder_without_a_table_gives_all_of_its_images_and_no_labels(folder):
+    labelled = load_data(folder, seed=3)
+    rows = {int(number): image for number, image in by_number(labelled).items()}
+    (folder / "labels.csv").unlink()
+    (folder / "notes.txt").write_text("no image")
+    (folder / "more").mkdir()
+    Image.fromarray(pixels_of(50)).save(folder / "more" / "last.PNG")
+    (folder / "graph.json").write_text("not looked at")
+    data = load_data(folder, seed=3)
+    splits = (data.train, data.validation, data.test)
+    assert (data.variables, data.graph) == ((), None)
+    assert all(tuple(split.labels.shape) == (len(split), 0) for split in splits)
+    found = sorted(torch.cat([split.images for split in splits]).flatten(1).tolist())
+    assert found == sorted([image.reshape(-1).tolist() for image in rows.values()] + [pixels_of(50).transpose(2, 0, 1).reshape(-1).tolist()])
+    assert data.notes[:2] == (
+        "labels: there is no labels.csv, so all images are taken, without labels",
+        "graph: graph.json is left aside, as there are no labels",
+    )
+    again = load_data(folder, seed=3)  # in the order of their names, so that a seed is a split
+    assert all(torch.equal(a.images, b.images) for a, b in zip(splits, (again.train, again.validation, again.test), strict=True))
+    with pytest.raises(UsageError, match="unknown group column 'patient'"):
+        load_data(folder, group="patient")
+    (folder / "7.png").write_bytes(b"hello")
+    with pytest.raises(DataError, match=r"'7\.png'"):
+        load_data(folder)
+
+
+def test_a_folder_without_table_and_images_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(DataError, match=r"there is no labels.csv in .*, and no image \(\.bmp, .*\.webp\) either; put images there"):
+        load_data(tmp_path)
 
 
 def test_a_table_that_is_not_utf8_or_not_csv_is_refused(folder):

@@ -46,8 +46,8 @@ def load_arrays(
 ) -> Dataset:
     """Read an `.npz` or `.h5` file.
 
-    It holds `images` (N, H, W), (N, H, W, C) or (N, C, H, W) and `labels` or `factors` (N, n); optionally `names` or
-    `factor_names` (n,), `kinds` (n,), `test` (N,) as the mask of the test split, and `graph` (n, n), rows cause columns.
+    It holds `images` (N, H, W), (N, H, W, C) or (N, C, H, W); where they have labels, `labels` or `factors` (N, n) and optionally `names` or
+    `factor_names` (n,), `kinds` (n,) and `graph` (n, n), rows cause columns; optionally `test` (N,) as the mask of the test split.
 
     Arguments:
         group: a label, or a further array (N,) of the file, whose equal values stay in the same split.
@@ -57,12 +57,15 @@ def load_arrays(
     path, wanted = Path(os.path.abspath(path)), as_size(size)
     arrays = read_arrays(path, () if group is None else (group,))
     images, notes = array_to_pixels(arrays.pop("images"), path.name)
-    labels = arrays["labels"] if arrays["labels"].ndim > 1 else arrays["labels"][:, None]
+    labels = arrays.get("labels", np.zeros((len(images), 0)))
+    labels = labels if labels.ndim > 1 else labels[:, None]
     if labels.ndim != 2 or len(labels) != len(images):
         raise DataError(f"{path.name}: {len(images)} images need labels of shape ({len(images)}, n), one row per image, not {labels.shape}.")
     n = labels.shape[1]
     known = _names(names if names is not None else arrays.get("names"), n, path.name)
-    if names is None and "names" not in arrays:
+    if "labels" not in arrays:
+        notes = [*notes, "labels: the file has no 'labels' or 'factors', so the images are taken without labels"]
+    elif names is None and "names" not in arrays:
         notes = [*notes, f"labels: the file has no 'names', so they are called {', '.join(known)}"]
     table = {name: labels[:, i] for i, name in enumerate(known)}
     groups = None
@@ -182,10 +185,12 @@ def read_arrays(path: Path, more: Sequence[str] = ()) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) if is_npz else h5py.File(path, "r") as content:
             present = {use: next((key for key in keys if key in content), None) for use, keys in uses.items()}
-            for use in ("images", "labels"):
-                if present[use] is None:
+            about_labels = [key for use in ("names", "kinds", "graph") if (key := present[use]) is not None]
+            for use, needed in (("images", True), ("labels", bool(about_labels))):
+                if present[use] is None and needed:
                     wanted = " or ".join(map(repr, KEYS[use]))
-                    raise DataError(f"{path.name} has no {wanted}, only {', '.join(sorted(content)) or 'nothing'}; rename or add it.")
+                    advice = "rename or add it" + (f", or remove {about_labels[0]!r} where there are no labels" if use == "labels" else "")
+                    raise DataError(f"{path.name} has no {wanted}, only {', '.join(sorted(content)) or 'nothing'}; {advice}.")
             return {use: _checked(read(content, key, path.name), key, path.name) for use, key in present.items() if key is not None}
     except IntervaeError:
         raise

@@ -1,4 +1,4 @@
-"""A folder of images with a `labels.csv`: one row per image, one column per variable, read without trusting any path in it."""
+"""A folder of images, with a `labels.csv` where they have labels: one row per image, one column per variable, no path in it trusted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def load_folder(
     group: str | None = None,
     channels: int | None = None,
 ) -> Dataset:
-    """Read a folder of images with `labels.csv` and, if it is there, the true graph in `graph.json`.
+    """Read a folder of images with `labels.csv` and, if it is there, the true graph in `graph.json`; without a table all images, no labels.
 
     Arguments:
         size: resize every image to this many pixels, square or (height, width).
@@ -55,14 +55,15 @@ def load_folder(
     if channels not in (None, 1, 3):
         raise UsageError(f"channels={channels!r} must be 1 (grey) or 3 (colour).")
     root = Path(os.path.abspath(folder))
-    table = read_table(root / "labels.csv")
+    has_table = os.path.lexists(root / "labels.csv")
+    table = read_table(root / "labels.csv") if has_table else _without_table(root)
     if group is not None and group not in table.columns:
         raise unknown("group column", group, table.columns)
     not_variables = [name for name in table.columns if name in ("split", group)]
     columns = decide_columns(table.columns, rows=len(table), where=table.where, variables=variables, kinds=kinds, not_variables=not_variables)
     groups = table.complete(group) if group is not None else None
     masks = _given_split(table, groups, group)
-    graph = _true_graph(root / "graph.json", [v.name for v in columns.variables])
+    graph = _true_graph(root / "graph.json", [v.name for v in columns.variables]) if has_table else None
 
     paths, ignored = _locate(root, table)
     images, said = read_images(paths, table.files, size=as_size(size), channels=channels)
@@ -152,6 +153,20 @@ def _checked(path: Path, header: list[str], numbered: list[tuple[int, list[str]]
     return Table(path, list(cells[file_at]), [line for line, _ in numbered], columns, notes)
 
 
+def _without_table(root: Path) -> Table:
+    """The table of a folder that has none: all of its images by name, and no column."""
+    files = sorted(_listed(root))
+    if not files:
+        raise DataError(
+            f"there is no labels.csv in {root}, and no image ({', '.join(sorted(SUFFIXES))}) either; put images there, with a labels.csv "
+            "if they have labels."
+        )
+    notes = ["labels: there is no labels.csv, so all images are taken, without labels"]
+    if (root / "graph.json").exists():
+        notes.append("graph: graph.json is left aside, as there are no labels")
+    return Table(root / "labels.csv", files, list(range(len(files))), {}, notes)
+
+
 def _given_split(table: Table, groups: np.ndarray | None, group: str | None) -> dict[str, np.ndarray] | None:
     """The masks (N,) of a `split` column: always of test, of validation where it is named; None without such a column."""
     if "split" not in table.columns:
@@ -199,10 +214,7 @@ def restrict_graph(graph: CausalGraph, names: Sequence[str], where: str) -> Caus
 # ---- the files it names -------------------------------------------------------------------------------------------------
 def _locate(root: Path, table: Table) -> tuple[list[Path], list[str]]:
     """Where each row's image is, and the images that no row names."""
-    try:
-        found = dict(_images_below(root))
-    except OSError as error:
-        raise DataError(f"{error.filename} cannot be listed ({error.strerror}); check its permissions.") from None
+    found = _listed(root)
     used: dict[str, int] = {}
     paths = []
     for row, written in enumerate(table.files):
@@ -212,6 +224,14 @@ def _locate(root: Path, table: Table) -> tuple[list[Path], list[str]]:
         used[name] = row
         paths.append(found[name] if name in found else _unlisted(root, name, written, table.where(row), found))
     return paths, [name for name in found if name not in used]
+
+
+def _listed(root: Path) -> dict[str, Path]:
+    """Relative name -> path of the images below `root`."""
+    try:
+        return dict(_images_below(root))
+    except OSError as error:
+        raise DataError(f"{error.filename} cannot be listed ({error.strerror}); check its permissions.") from None
 
 
 def _images_below(root: Path) -> list[tuple[str, Path]]:

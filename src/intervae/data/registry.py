@@ -19,7 +19,7 @@ from intervae.data.folder import load_folder
 from intervae.data.images import as_size
 from intervae.errors import DataError, UsageError, unknown
 
-ACCEPTED = "a folder with labels.csv, an .npz or .h5 file, or a torch Dataset of (image, labels)"
+ACCEPTED = "a folder of images with or without a labels.csv, an .npz or .h5 file, or a torch Dataset of (image, labels)"
 Loader = Callable[..., Dataset]
 
 
@@ -67,8 +67,9 @@ def load_data(
     """Load a data set: images, labels, named variables and, where it is known, the true graph.
 
     Arguments:
-        source: a registered name (see `datasets()`), a path to a folder with `labels.csv`, to an `.npz` or to an `.h5` file,
-            or a torch Dataset of (image, labels). A registered name comes before a path; write `./pendulum` for a folder of that name.
+        source: a registered name (see `datasets()`), a path to a folder of images (with a `labels.csv` where they have labels), to an `.npz` or
+            to an `.h5` file, or a torch Dataset of (image, labels). A registered name comes before a path; write `./pendulum` for a folder of
+            that name.
         size: resize to this many pixels, square or (height, width).
         variables: the variables to use, in this order; all of them without it.
         kinds: name -> "continuous", "binary" or "categorical" where the inferred kind is not the right one.
