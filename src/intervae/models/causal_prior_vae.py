@@ -66,7 +66,7 @@ class CausalPriorVAESettings:
     curriculum: bool = True  # positions first, then alignment; without it the prior is there from the start
     isotropic: bool = False  # N(0, I) instead of the SEM in the last phase: the control that shows what the prior adds to the alignment
     gate_steps: int = 400  # over which the latents without edges are let in after the alignment
-    restarts: int = 6  # trainings of the first phase, of which the one is kept whose latents an affine map makes most like the prior
+    restarts: int = 12  # trainings of the first phase, of which the one is kept whose latents an affine map makes most like the prior
     first_epochs: int = 4  # of each
     epochs: int = 12
     batch_size: int = 100
