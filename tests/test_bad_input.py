@@ -15,6 +15,7 @@ from PIL import Image
 
 import intervae as package
 from command import PENDULUM, SMALL, cell, contents, few, intervae, make_folder, refused, succeeded, train_tiny
+from intervae.errors import UsageError
 
 TRAIN = ["train", "causal-vae", *SMALL]
 
@@ -254,6 +255,31 @@ def test_data_that_is_nowhere_or_of_no_known_kind(run: Path, tmp_path: Path) -> 
 def test_a_wrong_setting_is_refused_before_anything_is_written(options: list[object], code: int, words: tuple[str, ...], run: Path) -> None:
     given = options if "--graph" in options else [*options, "--graph", "true"]
     refuses_to_train(run, code, *words, options=[*PENDULUM, *given])
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "said"),
+    [
+        ("causal-vae-unsup", ["--graph", "true"], "causal-vae-unsup takes no graph (graph=, --graph); models that do: causal-vae, causal-gan."),
+        ("vae", ["--graph", "nowhere.json"], "vae takes no graph (graph=, --graph); models that do: causal-vae, causal-gan."),
+        ("pca", ["--epochs", "5"], "pca makes no passes over the data, so it takes no epochs; leave epochs=5 out."),
+        ("raw-pixels", ["--set", "epochs=5"], "raw-pixels makes no passes over the data, so it takes no epochs; leave epochs=5 out."),
+        (
+            "causal-gan",
+            [],
+            "causal-gan needs a known graph of the labels: pass graph= (a CausalGraph); on the command line --graph FILE, or --graph true for data with "
+            "a known graph.",
+        ),
+    ],
+)
+def test_what_a_model_has_no_use_for_or_lacks_is_said_in_those_words(model: str, options: list[str], said: str, tmp_path: Path) -> None:
+    assert refused(intervae("train", model, *PENDULUM, *options, "--out", tmp_path / "run"), 2) == f"error: {said}"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_graph_for_a_model_without_one_is_refused_in_python_too(pendulum: Any) -> None:
+    with pytest.raises(UsageError, match="vae takes no graph .*causal-vae, causal-gan"):
+        package.create("vae", pendulum, graph=pendulum.graph)
 
 
 def test_too_few_labels_for_a_graph_are_refused_before_anything_is_written(run: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from intervae.errors import UsageError
+from intervae.models import MODELS
 from intervae.settings import build_settings, parse_settings, split_settings
 
 
@@ -90,6 +91,31 @@ def test_flat_settings_find_their_owners() -> None:
     assert split_settings({"heat": 200, "eggs": 1, "fan": False}, Cake, Oven) == [{"eggs": 1}, {"heat": 200, "fan": False}]
     with pytest.raises(UsageError, match=r"heet.*did you mean 'heat'"):
         split_settings({"heet": 200}, Cake, Oven)
+
+
+@pytest.mark.parametrize(
+    ("model", "wrong"),
+    [
+        ("beta-vae", {"beta": -1.0}),
+        ("beta-vae", {"capacity": -1.0}),
+        ("beta-vae", {"capacity_steps": 0}),
+        ("ladder-vae", {"warm_up": -1}),
+        ("ladder-vae", {"importance_samples": 0}),
+        ("dc-ign", {"bins": 0}),
+        ("dc-ign", {"invariance_strength": -0.5}),
+        ("info-gan", {"noise": -1}),
+        ("info-gan", {"code_hidden": 0}),
+        ("causal-gan", {"penalty_weight": -1.0}),
+        ("causal-gan", {"anti_labeler_steps": 0.0}),
+        ("causal-gan", {"momentum": 1.0}),
+        ("ica", {"tolerance": 0.0}),
+        ("ica", {"iterations": 0}),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_named_and_those_that_do_are_not(model: str, wrong: dict[str, Any]) -> None:
+    ((name, value),) = wrong.items()
+    with pytest.raises(UsageError, match=rf"^{name}={value} must be [^=]+\.$"):
+        build_settings(MODELS[model].Settings, wrong)
 
 
 def test_key_value_texts() -> None:

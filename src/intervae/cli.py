@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import threading
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -160,6 +161,7 @@ def train(
 ) -> None:
     """Train a model, then evaluate it and draw its pictures."""
     from intervae.models import MODELS, create
+    from intervae.models.base import refuse_graph
     from intervae.settings import parse_settings, split_settings
     from intervae.training import Options, fit
 
@@ -170,6 +172,10 @@ def train(
         if "epochs" in given:
             raise UsageError(f"--epochs {epochs} and --set epochs={given['epochs']} say the same thing twice; give one of them.")
         given["epochs"] = str(epochs)
+    if "epochs" in given and "epochs" not in {f.name for f in fields(MODELS[model].Settings)}:
+        raise UsageError(f"{model} makes no passes over the data, so it takes no epochs; leave epochs={given['epochs']} out.")
+    if graph is not None:
+        refuse_graph(MODELS[model])
     of_model, of_training = split_settings(given, MODELS[model].Settings, Options)
     dataset = _load_data(data, size, variables, kind, group, data_option)
     listing.print_data(dataset)

@@ -35,6 +35,13 @@ def split_settings(values: Mapping[str, Any], *classes: type) -> list[dict[str, 
     return parts
 
 
+def at_least(settings: Any, **smallest: float) -> None:
+    """Refuse settings below the smallest value that makes sense, each in a sentence of its own."""
+    for name, least in smallest.items():
+        if getattr(settings, name) < least:
+            raise UsageError(f"{name}={getattr(settings, name)} must be {least} or more.")
+
+
 def parse_settings(texts: Iterable[str], option: str = "--set") -> dict[str, str]:
     """`["dims=2", "network=mlp"]`, as `--set` gives them, to a dict of texts; `option` is what the error calls them."""
     values: dict[str, str] = {}

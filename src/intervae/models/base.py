@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from intervae.causal.graph import CausalGraph
 from intervae.data.base import Batch, Dataset, Spec, Split
-from intervae.errors import DataError, QueryError
+from intervae.errors import DataError, QueryError, UsageError
 from intervae.models.phases import Phase, Terms
 from intervae.settings import build_settings
 
@@ -46,6 +47,8 @@ class Model(nn.Module, ABC):
         if spec.frames is not None and not self.takes_clips:
             raise DataError(f"{self.name} takes single images, not clips.")
         super().__init__()
+        if "graph" in settings:
+            refuse_graph(type(self))
         self.spec = spec
         self.settings: Any = build_settings(self.Settings, settings)
         self.initialise(seed)
@@ -232,6 +235,16 @@ def need_labels(name: str, spec: Spec) -> None:
                 f"{name} takes continuous and binary variables, but {variable.name!r} is categorical; "
                 "leave it out with variables= (--variables), or recode it."
             )
+
+
+def refuse_graph(cls: type[Model]) -> None:
+    """Refuse a known graph for a model that has no use for one."""
+
+    def takes_graph(cls: type[Model]) -> bool:
+        return "graph" in inspect.signature(cls).parameters
+
+    if not takes_graph(cls):
+        raise UsageError(f"{cls.name} takes no graph (graph=, --graph); models that do: {_able(takes_graph)}.")
 
 
 def ask(model: Model, query: str, split: Split) -> Tensor:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from intervae.data.base import Batch
-from intervae.errors import UsageError
 from intervae.models.phases import Terms
 from intervae.models.vae import VAE, VAESettings
+from intervae.settings import at_least
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,7 @@ class BetaVAESettings(VAESettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.beta < 0 or self.capacity < 0 or self.capacity_steps < 1:
-            raise UsageError(f"beta={self.beta} and capacity={self.capacity} must be 0 or more, capacity_steps={self.capacity_steps} at least 1.")
+        at_least(self, beta=0, capacity=0, capacity_steps=1)
 
 
 class BetaVAE(VAE):

@@ -24,6 +24,7 @@ from intervae.models.base import Model, in_batches, need_labels
 from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.adversarial import PictureGenerator, Trunk, discriminator_loss, generator_loss, gradient_penalty, leaky_net, uniform
 from intervae.nets.norm import update_statistics
+from intervae.settings import at_least
 
 CERTAINTY = 0.2  # a binary label becomes a probability of 0.5 plus or minus this, and more
 NOISE_RATE, NOISE_LIMIT = 10.0, 0.25  # of the exponential noise that makes it more, and where that is cut off
@@ -58,23 +59,12 @@ class CausalGANSettings:
     momentum: float = 0.5  # of Adam [beta_1]
 
     def __post_init__(self) -> None:
-        for name in (
-            "controller_noise",
-            "controller_layers",
-            "controller_hidden",
-            "critic_hidden",
-            "critic_steps",
-            "controller_batches",
-            "noise",
-            "generator_steps",
-        ):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name}={getattr(self, name)} must be 1 or more.")
-        if self.penalty_weight < 0 or self.anti_labeler_steps <= 0 or not 0 <= self.momentum < 1:
-            raise UsageError(
-                f"penalty_weight={self.penalty_weight} must not be negative, anti_labeler_steps={self.anti_labeler_steps} positive, "
-                f"momentum={self.momentum} at least 0 and below 1."
-            )
+        at_least(self, controller_noise=1, controller_layers=1, controller_hidden=1, critic_hidden=1, critic_steps=1, controller_batches=1)
+        at_least(self, noise=1, generator_steps=1, penalty_weight=0)
+        if self.anti_labeler_steps <= 0:
+            raise UsageError(f"anti_labeler_steps={self.anti_labeler_steps} must be larger than 0.")
+        if not 0 <= self.momentum < 1:
+            raise UsageError(f"momentum={self.momentum} must be at least 0 and below 1.")
 
 
 class CausalController(nn.Module):
@@ -130,7 +120,10 @@ class CausalGAN(Model):
     def __init__(self, spec: Spec, *, graph: CausalGraph | None = None, seed: int = 0, **settings: Any) -> None:
         need_labels(self.name, spec)
         if not isinstance(graph, CausalGraph):
-            raise UsageError("causal-gan needs a known graph of the labels: pass graph= (a CausalGraph), or --graph FILE on the command line.")
+            raise UsageError(
+                "causal-gan needs a known graph of the labels: pass graph= (a CausalGraph); on the command line --graph FILE, or --graph true for data "
+                "with a known graph."
+            )
         self.given_graph = graph.subgraph(spec.names)
         _ = self.given_graph.topological_order  # refuses a cycle
         super().__init__(spec, seed=seed, **settings)

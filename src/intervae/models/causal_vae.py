@@ -157,7 +157,7 @@ class CausalVAE(CausalLayer, LabelledConcepts):
         if settings.graph in ("independence", "lagrangian"):
             first = [Phase("graph", prepare=self.find_edges)]
         elif settings.graph == "given" and self.given_graph is None:
-            raise UsageError("graph=given needs a graph: pass graph= (a CausalGraph), or --graph FILE on the command line.")
+            raise UsageError("graph=given needs a graph: pass graph= (a CausalGraph), or --graph FILE or true on the command line.")
         return [*first, *super().phases()]
 
     def check(self, data: Dataset) -> None:

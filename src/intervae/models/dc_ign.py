@@ -20,6 +20,7 @@ from intervae.errors import DataError, UsageError
 from intervae.models.phases import Phase, Terms
 from intervae.models.vae import VAE, VAESettings
 from intervae.nets.images import base_size, check_sizes, halvings
+from intervae.settings import at_least
 
 Clamp = Literal["first", "mean"]
 
@@ -43,9 +44,7 @@ class DCIGNSettings(VAESettings):
         super().__post_init__()
         if self.group_size < 2 or self.batch_size % self.group_size or self.batch_size < 1:
             raise UsageError(f"batch_size={self.batch_size} must be a multiple of group_size={self.group_size}, and that 2 or more.")
-        if self.invariance_strength < 0 or self.intrinsic_ratio < 0 or self.bins < 1:
-            asked = f"invariance_strength={self.invariance_strength}, intrinsic_ratio={self.intrinsic_ratio}, bins={self.bins}"
-            raise UsageError(f"{asked}: the first two must be 0 or more, the last 1 or more.")
+        at_least(self, invariance_strength=0, intrinsic_ratio=0, bins=1)
 
 
 class DCIGN(VAE):

@@ -21,6 +21,7 @@ from intervae.models.base import Model, in_batches
 from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.adversarial import SLOPE, PictureGenerator, Trunk, discriminator_loss, generator_loss, uniform
 from intervae.nets.norm import update_statistics
+from intervae.settings import at_least
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,7 @@ class InfoGANSettings:
     momentum: float = 0.5  # of Adam [beta_1]
 
     def __post_init__(self) -> None:
-        if self.noise < 0 or self.continuous < 0 or self.code_hidden < 1:
-            raise UsageError(f"noise={self.noise} and continuous={self.continuous} must be 0 or more, code_hidden={self.code_hidden} 1 or more.")
+        at_least(self, noise=0, continuous=0, code_hidden=1)
         if any(size < 2 for size in self.categories):
             raise UsageError(f"categories={','.join(map(str, self.categories))}: a categorical code needs 2 categories or more.")
         if not self.categories and not self.continuous:

@@ -26,6 +26,7 @@ from intervae.nets.images import build_decoder, build_encoder
 from intervae.nets.latents import draw_samples
 from intervae.nets.likelihood import Likelihood, negative_log_likelihood
 from intervae.nets.norm import BatchNorm, measure_statistics, update_statistics
+from intervae.settings import at_least
 
 SMALLEST_VARIANCE = 1e-5
 STATISTICS_BATCH = 1024
@@ -60,8 +61,7 @@ class LadderVAESettings:
     def __post_init__(self) -> None:
         if not self.latents or min(self.latents) < 1 or len(self.widths) < len(self.latents) or min(self.widths) < 1:
             raise UsageError(f"latents={self.latents} and widths={self.widths}: give one size above 0 for each layer, in both.")
-        if self.warm_up < 0 or self.importance_samples < 1 or self.monte_carlo_samples < 1:
-            raise UsageError("warm_up must be 0 or more, importance_samples and monte_carlo_samples 1 or more.")
+        at_least(self, warm_up=0, importance_samples=1, monte_carlo_samples=1)
         if self.scale < 0 or (self.scale == 0 and self.likelihood != "gaussian"):
             raise UsageError(f"scale={self.scale} must be larger than 0; 0 learns the variances of a gaussian likelihood.")
 

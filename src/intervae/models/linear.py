@@ -150,8 +150,9 @@ class ICASettings(LinearSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tolerance <= 0 or self.iterations < 1:
-            raise UsageError(f"tolerance={self.tolerance} must be larger than 0 and iterations={self.iterations} at least 1.")
+        for name in ("tolerance", "iterations"):
+            if getattr(self, name) <= 0:
+                raise UsageError(f"{name}={getattr(self, name)} must be larger than 0.")
 
 
 class ICA(PCA):
