@@ -187,7 +187,8 @@ class TemporalCausalPriorVAE(CausalModel):
             parents = edges[:, i].nonzero()[:, 0]
             residual = z[:, i]
             if len(parents):
-                slopes = torch.linalg.lstsq(z[:, parents], z[:, i : i + 1], rcond=NO_SPREAD).solution[:, 0]
+                # the default driver, gelsy, gives other answers to the same question where causes say nearly the same
+                slopes = torch.linalg.lstsq(z[:, parents], z[:, i : i + 1], rcond=NO_SPREAD, driver="gelsd").solution[:, 0]
                 weights[parents, i] = slopes.to(weights.dtype)
                 residual = residual - z[:, parents] @ slopes
             scales[i] = residual.square().mean().sqrt().clamp(min=1e-3)
@@ -264,7 +265,7 @@ class TemporalCausalPriorVAE(CausalModel):
         return in_batches(pictures, self.as_latents(latents))
 
     @torch.no_grad()
-    def reconstruct(self, images: Any, *, background: Any = None) -> Tensor:
+    def reconstruct(self, images: Any, labels: Any = None, *, background: Any = None) -> Tensor:
         """Clips (B, T, C, H, W) again, every frame from its own latents: those beyond the first window as well."""
         clips = self.as_images(images)
 
