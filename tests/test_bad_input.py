@@ -267,8 +267,8 @@ def test_a_wrong_setting_is_refused_before_anything_is_written(options: list[obj
         (
             "causal-gan",
             [],
-            "causal-gan needs a known graph of the labels: pass graph= (a CausalGraph); on the command line --graph FILE, or --graph true for data with "
-            "a known graph.",
+            "causal-gan needs a known graph of the labels: pass graph= (a CausalGraph); on the command line --graph FILE, or --graph true for data "
+            "with a known graph.",
         ),
     ],
 )
@@ -278,7 +278,7 @@ def test_what_a_model_has_no_use_for_or_lacks_is_said_in_those_words(model: str,
 
 
 def test_a_graph_for_a_model_without_one_is_refused_in_python_too(pendulum: Any) -> None:
-    with pytest.raises(UsageError, match="vae takes no graph .*causal-vae, causal-gan"):
+    with pytest.raises(UsageError, match=r"vae takes no graph .*causal-vae, causal-gan"):
         package.create("vae", pendulum, graph=pendulum.graph)
 
 

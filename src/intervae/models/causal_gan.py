@@ -121,8 +121,8 @@ class CausalGAN(Model):
         need_labels(self.name, spec)
         if not isinstance(graph, CausalGraph):
             raise UsageError(
-                "causal-gan needs a known graph of the labels: pass graph= (a CausalGraph); on the command line --graph FILE, or --graph true for data "
-                "with a known graph."
+                "causal-gan needs a known graph of the labels: pass graph= (a CausalGraph); on the command line --graph FILE, or --graph true for "
+                "data with a known graph."
             )
         self.given_graph = graph.subgraph(spec.names)
         _ = self.given_graph.topological_order  # refuses a cycle
