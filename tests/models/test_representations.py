@@ -16,6 +16,7 @@ from intervae.errors import DataError, UsageError
 from intervae.evaluation import evaluate
 from intervae.models import MODELS, create, load
 from intervae.models._decompositions import fast_ica, principal_components
+from intervae.models.base import repeat_rows
 from intervae.report import write_figures
 
 NOT_LEARNING = [name for name, cls in MODELS.items() if not cls.learns]
@@ -219,3 +220,9 @@ def test_a_run_without_epochs_is_a_run(name: str, make_model: Any, pendulum: Dat
     again = make_model(name, pendulum)
     again.fit(pendulum, out=tmp_path / "run", resume=True)
     assert torch.equal(again.encode(pendulum.test.images), model.encode(pendulum.test.images))
+
+
+def test_a_bank_has_its_size_whatever_the_data() -> None:
+    values = torch.arange(6).reshape(3, 2)
+    assert repeat_rows(values, 7)[:, 0].tolist() == [0, 2, 4, 0, 2, 4, 0]
+    assert repeat_rows(values, 2).tolist() == [[0, 1], [2, 3]]

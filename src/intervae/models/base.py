@@ -272,3 +272,8 @@ def in_batches(function: Any, *tensors: Tensor) -> Tensor:
     """Apply `function` to QUERY_BATCH rows at a time and join the results."""
     chunks = zip(*(t.split(QUERY_BATCH) for t in tensors), strict=True)
     return torch.cat([function(*chunk) for chunk in chunks])
+
+
+def repeat_rows(values: Tensor, rows: int) -> Tensor:
+    """(N, ...) to (rows, ...): the first of them, or all of them over and over, for a bank that has the same size for every data set."""
+    return values[torch.arange(rows, device=values.device) % len(values)]

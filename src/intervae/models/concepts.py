@@ -22,7 +22,7 @@ from intervae.causal.linear import inverse_and_log_det, structural_matrix, to_en
 from intervae.causal.mechanisms import MaskLayer
 from intervae.data.base import Dataset, Spec
 from intervae.errors import QueryError, UsageError
-from intervae.models.base import in_batches, need_labels
+from intervae.models.base import in_batches, need_labels, repeat_rows
 from intervae.models.causal import CausalModel
 from intervae.models.phases import Phase, Player
 from intervae.nets.images import Network, PerConceptDecoder, build_decoder, build_encoder
@@ -147,7 +147,7 @@ class ConceptModel(CausalModel):
         latents = self.encode(data.train[rows.to(data.train.device)].images)
         expected = torch.stack([self.mechanism(i, latents) for i in range(latents.shape[1])], dim=1)
         noise = latents - expected
-        self.noise_bank.copy_(noise[torch.arange(NOISE_BANK, device=noise.device) % len(noise)])
+        self.noise_bank.copy_(repeat_rows(noise, NOISE_BANK))
 
     # ---- queries ----------------------------------------------------------------------------------------------------
     def draw_noise(self, n: int, generator: torch.Generator) -> Tensor:

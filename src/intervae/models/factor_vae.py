@@ -4,6 +4,7 @@ them from latents whose dims were shuffled (Eq. 2 and 3, Alg. 2)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -52,7 +53,7 @@ class FactorVAE(VAE):
         super().build()
         settings = self.settings
         hidden = [settings.discriminator_width] * (settings.discriminator_layers - 1)
-        self.discriminator = nn.Sequential(*dense_layers([settings.latents * settings.dims, *hidden, 2], _Leaky))
+        self.discriminator = nn.Sequential(*dense_layers([settings.latents * settings.dims, *hidden, 2], partial(nn.LeakyReLU, 0.2)))
 
     def regularisation(self, mean: Tensor, log_variance: Tensor, z: Tensor, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Terms]:
         kl, terms = super().regularisation(mean, log_variance, z, batch, generator)
@@ -78,8 +79,3 @@ class FactorVAE(VAE):
         rate = self.settings.discriminator_rate
         own = {"parameters": ("discriminator",), "name": "discriminator", "optimiser": "adam", "learning_rate": rate, "betas": (0.5, 0.9)}
         return [self.phase((self.player(self.loss, parameters=("encoder", "decoder")), self.player(self.discriminate, **own)))]
-
-
-class _Leaky(nn.LeakyReLU):
-    def __init__(self) -> None:
-        super().__init__(0.2)

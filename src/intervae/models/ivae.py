@@ -6,6 +6,7 @@ p(z | u) = N(0, exp(prior_net(u))), q(z | x, u), p(x | z); the loss is -ELBO of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -14,10 +15,10 @@ from torch import Tensor, nn
 from intervae.causal.gaussian import kl_diagonal, reparametrise
 from intervae.data.base import Batch, Dataset, Spec, Variable
 from intervae.errors import DataError, QueryError, UsageError
-from intervae.models.base import in_batches
+from intervae.models.base import in_batches, repeat_rows
 from intervae.models.phases import Phase, Terms
 from intervae.models.vae import VAE, VAESettings
-from intervae.nets.images import MLPDecoder, MLPEncoder, build_encoder, dense_layers
+from intervae.nets.images import Activation, MLPDecoder, MLPEncoder, build_encoder, dense_layers
 from intervae.nets.latents import draw_with_log_ratio
 
 LABEL_BANK = 2048  # labels kept from the training split, from which sample() draws
@@ -65,7 +66,7 @@ class IVAE(VAE):
     def build(self) -> None:
         super().build()
         settings, size, inputs = self.settings, self.settings.latents * self.settings.dims, sum(map(_inputs_of, self.spec.variables))
-        activation = _XTanh if settings.activation == "xtanh" else _Leaky
+        activation: Activation = _XTanh if settings.activation == "xtanh" else partial(nn.LeakyReLU, 0.1)
         if settings.widths:
             plain: nn.Module = MLPEncoder(self.spec.image_shape, 2 * size, settings.widths, activation)
             self.decoder = MLPDecoder(size, self.spec.image_shape, settings.widths, activation)
@@ -89,9 +90,7 @@ class IVAE(VAE):
         """q(z | x, u): mean and log-variance, each (B, n, k); of u only the rows where `seen` (B, 1) is 1, and without u it is q(z | x)."""
         if u is None or seen is None:
             u, seen = (torch.zeros(len(images), size, device=images.device) for size in (self.label_bank.shape[-1], 1))
-        features = self.encoder(images, torch.cat([u * seen, seen], dim=1))
-        mean, log_variance = features.unflatten(1, (2, self.settings.latents, self.settings.dims)).unbind(1)
-        return mean, log_variance.clamp(-12, 8)
+        return self.as_gaussian(self.encoder(images, torch.cat([u * seen, seen], dim=1)))
 
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """-ELBO of log p(x | u); a q that does not see u bounds the same likelihood, only less tightly."""
@@ -111,7 +110,7 @@ class IVAE(VAE):
         """Keep labels of the training split, from which sample() draws."""
         rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:LABEL_BANK].to(data.train.device)
         u = self.inputs(data.train.labels[rows])
-        self.label_bank.copy_(u[torch.arange(LABEL_BANK, device=u.device) % len(u)])
+        self.label_bank.copy_(repeat_rows(u, LABEL_BANK))
 
     # ---- queries ----------------------------------------------------------------------------------------------------
     @property
@@ -170,11 +169,6 @@ class LabelledEncoder(nn.Module):
 class _XTanh(nn.Module):
     def forward(self, values: Tensor) -> Tensor:
         return torch.tanh(values) + 0.1 * values
-
-
-class _Leaky(nn.LeakyReLU):
-    def __init__(self) -> None:
-        super().__init__(0.1)
 
 
 def _inputs_of(variable: Variable) -> int:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from intervae.data.base import Batch, Dataset
 from intervae.errors import DataError, UsageError
 from intervae.models._decompositions import Principal, fast_ica, principal_components
-from intervae.models.base import Model, in_batches
+from intervae.models.base import Model, in_batches, repeat_rows
 from intervae.models.phases import Phase, Terms
 
 CHUNK = 2048  # images in memory as floats at once
@@ -187,7 +187,7 @@ class ICA(PCA):
         rotation = rotation * torch.where((codes @ rotation.T).pow(3).mean(0) < 0, -1.0, 1.0)[:, None]
         self.encoding.copy_(rotation @ self.encoding)
         self.decoding.copy_(rotation @ self.decoding)
-        self.bank.copy_((codes @ rotation.T)[torch.arange(BANK, device=codes.device) % len(codes)])
+        self.bank.copy_(repeat_rows(codes @ rotation.T, BANK))
         self.told[0] |= {"iterations": result.iterations, "change": result.change, "converged": converged}
 
     def draw_codes(self, n: int, generator: torch.Generator) -> Tensor:

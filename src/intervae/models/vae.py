@@ -68,7 +68,11 @@ class VAE(Model):
     # ---- the model --------------------------------------------------------------------------------------------------
     def posterior(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """q(z | x): mean and log-variance, each (B, n, k)."""
-        mean, log_variance = self.encoder(images).unflatten(1, (2, self.settings.latents, self.settings.dims)).unbind(1)
+        return self.as_gaussian(self.encoder(images))
+
+    def as_gaussian(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Features (B, 2 n k) to mean and log-variance, each (B, n, k)."""
+        mean, log_variance = features.unflatten(1, (2, self.settings.latents, self.settings.dims)).unbind(1)
         return mean, log_variance.clamp(-12, 8)
 
     def regularisation(self, mean: Tensor, log_variance: Tensor, z: Tensor, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Terms]:

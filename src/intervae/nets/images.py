@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from intervae.errors import UsageError
 
+Activation = Callable[[], nn.Module]
 Network = Literal["conv", "mlp", "mlp-1200"]
 SMALLEST_MAP = 4  # halve the image until its shorter side would fall below this
 
@@ -82,9 +83,7 @@ class ConvDecoder(nn.Module):
 class MLPEncoder(nn.Module):
     """The CausalVAE authors' encoder: pixels -> 900 -> 300 -> features, ELU; or other widths."""
 
-    def __init__(
-        self, image_shape: tuple[int, int, int], outputs: int, hidden: Sequence[int] = (900, 300), activation: type[nn.Module] = nn.ELU
-    ) -> None:
+    def __init__(self, image_shape: tuple[int, int, int], outputs: int, hidden: Sequence[int] = (900, 300), activation: Activation = nn.ELU) -> None:
         super().__init__()
         self.layers = nn.Sequential(nn.Flatten(), *dense_layers([math.prod(image_shape), *hidden, outputs], activation))
 
@@ -96,7 +95,7 @@ class MLPDecoder(nn.Module):
     """The CausalVAE authors' decoder: vector -> 300 -> 300 -> 1024 -> pixels, ELU; or other widths."""
 
     def __init__(
-        self, inputs: int, image_shape: tuple[int, int, int], hidden: Sequence[int] = (300, 300, 1024), activation: type[nn.Module] = nn.ELU
+        self, inputs: int, image_shape: tuple[int, int, int], hidden: Sequence[int] = (300, 300, 1024), activation: Activation = nn.ELU
     ) -> None:
         super().__init__()
         self.image_shape = tuple(image_shape)
@@ -118,7 +117,7 @@ class PerConceptDecoder(nn.Module):
         return torch.stack([decoder(part) for decoder, part in zip(self.decoders, parts, strict=True)]).mean(0)
 
 
-def dense_layers(sizes: Sequence[int], activation: type[nn.Module] = nn.ELU) -> list[nn.Module]:
+def dense_layers(sizes: Sequence[int], activation: Activation = nn.ELU) -> list[nn.Module]:
     """Linear layers of these sizes with an activation between them."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
