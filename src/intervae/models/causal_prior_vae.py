@@ -49,30 +49,30 @@ class Posterior(NamedTuple):
 class CausalPriorVAESettings:
     """Settings of the causal-prior VAE; the defaults are the paper's parabola, z1 = z0^2 + n1."""
 
-    latents: int = 5
+    latents: int = 5  # number of latent variables [d]
     form: Literal["linear", "quadratic", "mlp"] = "quadratic"  # of the mechanisms f_i
     edges: tuple[str, ...] = ("z0->z1",)  # that may exist; ("all",) is every one from an earlier to a later latent, () the isotropic VAE
     learn_edges: bool = False  # whether each of them is learned to exist or not (Gumbel masks)
     sparsity: float = 0.0  # weight of the expected number of edges [lambda]
     scales: tuple[float, ...] = (1.0, 0.5)  # standard deviations of the noises, 1 for those not given [sigma]
-    learn_scales: bool = False
+    learn_scales: bool = False  # whether the noises' scales are learned
     divergence: Kind = "tangent"  # how KL(q || prior) is computed
     pivots: int = 300  # of the local readings
-    covariance: Literal["full", "diagonal"] = "full"
+    covariance: Literal["full", "diagonal"] = "full"  # of the posteriors
     widths: tuple[int, ...] = (64, 64, 64)  # hidden units of encoder and decoder
     reconstruction_weight: float = 1.0  # of the squared error; at other sizes (64 / size)^2 makes beta mean what it does at 64 x 64
-    beta: float = 1.0
+    beta: float = 1.0  # weight of the divergence from the prior
     first_beta: float = 0.05  # in the first phase, with an isotropic prior
     curriculum: bool = True  # positions first, then alignment; without it the prior is there from the start
     isotropic: bool = False  # N(0, I) instead of the SEM in the last phase: the control that shows what the prior adds to the alignment
     gate_steps: int = 400  # over which the latents without edges are let in after the alignment
     restarts: int = 12  # trainings of the first phase, of which the one is kept whose latents an affine map makes most like the prior
     first_epochs: int = 4  # of each
-    epochs: int = 12
+    epochs: int = 12  # with the SEM as the prior
     batch_size: int = 100
-    optimiser: Optimiser = "adam"
+    optimiser: Optimiser = "adam"  # the paper has adagrad
     learning_rate: float = 1e-3
-    schedule: Schedule = "constant"
+    schedule: Schedule = "constant"  # of the learning rate
 
     def __post_init__(self) -> None:
         if min(self.latents, self.pivots, self.gate_steps, self.restarts) < 1 or any(scale <= 0 for scale in self.scales):

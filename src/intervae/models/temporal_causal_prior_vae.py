@@ -38,22 +38,22 @@ class TemporalCausalPriorVAESettings:
     window: int = 3  # frames of the SEM
     background: Literal["given", "median"] = "median"  # the data's own field `background`, or the middle value of each pixel over the frames
     background_size: int = 8  # numbers that tell the background [c]
-    network: Literal["mlp", "conv"] = "mlp"
+    network: Literal["mlp", "conv"] = "mlp"  # of encoders and decoder
     widths: tuple[int, ...] = (128, 128)  # of the mlp
     channels: tuple[int, ...] = (32, 32, 64, 64)  # of the convolutions
-    hidden: int = 128
+    hidden: int = 128  # units of the dense layer behind the convolutions
     reconstruction_weight: float = 10.0  # of the squared errors
-    beta: float = 1.0
+    beta: float = 1.0  # weight of the divergence from the SEM, after the warm-up
     warm_up: int = 1500  # steps over which beta rises from 0
     sparsity: float = 5.0  # weight of the expected number of edges [lambda]
     sparsity_from: int = 0  # step at which the penalty starts
     temperature: float = 0.5  # of the Gumbel masks
     scale: float = 1.0  # standard deviation of the noises at the start; it is learned
-    epochs: int = 60
+    epochs: int = 60  # while the edges are learned
     refit_epochs: int = 10  # with the edges fixed and without the penalty
     batch_size: int = 100
     learning_rate: float = 2e-3
-    schedule: Schedule = "constant"
+    schedule: Schedule = "constant"  # of the learning rate
 
     def __post_init__(self) -> None:
         if min(self.latents, self.window - 1, self.background_size, self.warm_up) < 1 or self.scale <= 0:
