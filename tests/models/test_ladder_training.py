@@ -211,9 +211,9 @@ def test_training_without_batch_norm_keeps_no_statistics(make_data: Any) -> None
         ({"scale": 0.0}, "scale=0.0 must be larger than 0; 0 learns the variances of a gaussian"),
         ({"scale": 0.0, "likelihood": "laplace"}, "scale=0.0 must be larger than 0"),
         ({"scale": -1.0, "likelihood": "gaussian"}, "scale=-1.0 must be larger than 0"),
-        ({"warm_up": -1}, "warm_up must be 0 or more"),
-        ({"importance_samples": 0}, "importance_samples and monte_carlo_samples 1 or more"),
-        ({"monte_carlo_samples": 0}, "importance_samples and monte_carlo_samples 1 or more"),
+        ({"warm_up": -1}, "warm_up=-1 must be 0 or more"),
+        ({"importance_samples": 0}, "importance_samples=0 must be 1 or more"),
+        ({"monte_carlo_samples": 0}, "monte_carlo_samples=0 must be 1 or more"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], words: str, make_data: Any) -> None:
