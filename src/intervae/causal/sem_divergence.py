@@ -13,7 +13,7 @@ and the local Gaussians have tau sigma, which makes the linear case exact.
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -150,34 +150,20 @@ def kl_local(
     return (0.5 * (squares - mean.shape[-1]) + log_scales.sum() - _log_det(factor, log_det)[:, None]).to(kept)
 
 
-def kl_local_min(
-    mean: Tensor,
-    factor: Tensor,
-    sem: SEM,
-    pivots: Tensor,
-    edges: Tensor | None = None,
-    *,
-    double: bool = False,
-    tau: float | None = None,
-    log_det: Tensor | None = None,
-) -> Tensor:
-    """min_k KL(q || N_k), (B,): the paper's closest match. It ignores how dense the prior is, so it must not be used to compare models."""
-    return kl_local(mean, factor, sem, pivots, edges, double=double, tau=tau, log_det=log_det).amin(1)
+def kl_local_min(mean: Tensor, factor: Tensor, sem: SEM, pivots: Tensor, edges: Tensor | None = None, **how: Any) -> Tensor:
+    """min_k KL(q || N_k), (B,): the paper's closest match. It ignores how dense the prior is, so it must not be used to compare models.
+
+    how: double, tau and log_det of `kl_local`.
+    """
+    return kl_local(mean, factor, sem, pivots, edges, **how).amin(1)
 
 
-def kl_local_mix(
-    mean: Tensor,
-    factor: Tensor,
-    sem: SEM,
-    pivots: Tensor,
-    edges: Tensor | None = None,
-    *,
-    double: bool = False,
-    tau: float | None = None,
-    log_det: Tensor | None = None,
-) -> Tensor:
-    """-log(1/K sum_k exp(-KL(q || N_k))), (B,): an upper bound on the divergence from the mixture of the local Gaussians."""
-    each = kl_local(mean, factor, sem, pivots, edges, double=double, tau=tau, log_det=log_det)
+def kl_local_mix(mean: Tensor, factor: Tensor, sem: SEM, pivots: Tensor, edges: Tensor | None = None, **how: Any) -> Tensor:
+    """-log(1/K sum_k exp(-KL(q || N_k))), (B,): an upper bound on the divergence from the mixture of the local Gaussians.
+
+    how: double, tau and log_det of `kl_local`.
+    """
+    each = kl_local(mean, factor, sem, pivots, edges, **how)
     return math.log(len(pivots)) - torch.logsumexp(-each, dim=1)
 
 

@@ -211,9 +211,11 @@ class CausalPriorVAE(CausalModel):
     @torch.no_grad()
     def keep_the_better(self, turn: int, data: Dataset, seed: int) -> None:
         """Keep these networks if their latents can be made more like the prior than those before; this looks at images and prior alone."""
+        if not len(self.kept):  # a single start needs no score
+            return
         means, indices = self._coupled_means(data, seed)
         score = affine_score(means, self.sem, indices, *fit_affine(means, self.sem, indices, seed=seed))
-        if len(self.kept) and (turn == 0 or score > float(self.kept_score)):
+        if turn == 0 or score > float(self.kept_score):
             self.kept.copy_(nn.utils.parameters_to_vector(self._trained_first()))
             self.kept_score.fill_(score)
 

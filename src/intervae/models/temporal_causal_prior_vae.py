@@ -19,7 +19,7 @@ from intervae.causal.sem import SEM
 from intervae.causal.sem_divergence import divergence
 from intervae.data.base import Batch, Dataset, Spec
 from intervae.errors import DataError, QueryError, UsageError
-from intervae.models.base import as_tensor, in_batches
+from intervae.models.base import as_tensor, in_batches, repeat_rows
 from intervae.models.causal import CausalModel
 from intervae.models.causal_prior_vae import gaussian_head
 from intervae.models.phases import Phase, Player, Schedule, Terms
@@ -181,7 +181,7 @@ class TemporalCausalPriorVAE(CausalModel):
         split = data.train[rows.to(data.train.device)]
         latents, d = self.encode(split.images, background=split.fields.get("background"))[..., 0].cpu(), len(self.fixed)
         z, codes, edges = latents[:, :d].double(), latents[:, d:], self.fixed.cpu()
-        self.bank.copy_(codes[torch.arange(BANK) % len(codes)])
+        self.bank.copy_(repeat_rows(codes, BANK))
         weights, scales = torch.zeros(d, d), torch.ones(d)
         for i in range(d):
             parents = edges[:, i].nonzero()[:, 0]
