@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from elbo import drawn_by_hand
 from torch import Tensor
-from torch.distributions import Bernoulli, Laplace, MultivariateNormal, Normal, kl_divergence
+from torch.distributions import Bernoulli, MultivariateNormal, Normal, kl_divergence
 
 from intervae.causal.graph import CausalGraph
 from intervae.data.base import Dataset, Spec, Variable, build_dataset
@@ -52,15 +53,7 @@ def test_without_edges_the_loss_is_the_elbo_of_a_vae_with_a_conditional_prior(li
     terms = {key: value.item() for key, value in model.loss(batch, torch.Generator().manual_seed(5)).items()}
 
     with torch.no_grad():
-        features = model.encoder(batch["images"]).reshape(8, 2, 3, 2)
-        q = Normal(features[:, 0], torch.exp(features[:, 1] / 2))
-        z = q.loc + q.scale * torch.randn((8, 3, 2), generator=torch.Generator().manual_seed(5))
-        output = model.decoder(z.reshape(8, 6))
-        p: Any = {
-            "bernoulli": Bernoulli(logits=output, validate_args=False),
-            "gaussian": Normal(torch.sigmoid(output), 0.3),
-            "laplace": Laplace(torch.sigmoid(output), 0.3),
-        }[likelihood]
+        q, z, _, p = drawn_by_hand(model, batch, likelihood, 0.3)
         u = torch.as_tensor([[(x - v.mean) / v.std for x, v in zip(row, data.variables, strict=True)] for row in batch["labels"].tolist()])
         expected = {
             "reconstruction": -p.log_prob(batch["images"]).sum((1, 2, 3)).mean(),

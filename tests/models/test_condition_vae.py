@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from elbo import drawn_by_hand
 from torch import Tensor
-from torch.distributions import Bernoulli, Laplace, Normal, kl_divergence
+from torch.distributions import Bernoulli, Normal, kl_divergence
 
 from intervae.causal.graph import CausalGraph
 from intervae.data.base import Dataset, Spec, Variable
@@ -36,11 +37,7 @@ def test_the_loss_is_the_elbo_of_a_vae_whose_prior_sits_on_the_normalised_labels
     batch = batch_of(data)
     terms = {key: value.item() for key, value in model.loss(batch, torch.Generator().manual_seed(5)).items()}
     with torch.no_grad():
-        features = model.encoder(batch["images"]).reshape(8, 2, 3, 2)
-        q = Normal(features[:, 0], torch.exp(features[:, 1] / 2))
-        z = q.loc + q.scale * torch.randn((8, 3, 2), generator=torch.Generator().manual_seed(5))
-        output = model.decoder(z.reshape(8, 6))
-        p: Any = Bernoulli(logits=output, validate_args=False) if likelihood == "bernoulli" else Laplace(torch.sigmoid(output), 0.1)
+        q, _, output, p = drawn_by_hand(model, batch, likelihood, 0.1)
         a, b, c = batch["labels"].T
         first, _, last = data.variables
         u = torch.stack([(a - first.mean) / first.std, 2 * b - 1, (c - last.mean) / last.std], 1)

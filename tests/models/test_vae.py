@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from elbo import drawn_by_hand
 from torch import Tensor
-from torch.distributions import Bernoulli, Laplace, Normal, kl_divergence
+from torch.distributions import Normal, kl_divergence
 
 from intervae.data.base import Dataset, Spec
 from intervae.errors import DataError, QueryError, UsageError
@@ -45,15 +46,7 @@ def test_the_loss_is_the_negative_elbo_in_closed_form(likelihood: Any, make_data
     model, batch = vivid(VAE(data.spec, likelihood=likelihood, scale=0.3, **SMALL)), batch_of(data)
     terms = terms_of(model, batch, seed=5)
     with torch.no_grad():
-        features = model.encoder(batch["images"]).reshape(8, 2, 3, 2)
-        q = Normal(features[:, 0], torch.exp(features[:, 1] / 2))
-        z = q.loc + q.scale * torch.randn((8, 3, 2), generator=torch.Generator().manual_seed(5))
-        output = model.decoder(z.reshape(8, 6))
-        p: Any = {
-            "bernoulli": Bernoulli(logits=output, validate_args=False),
-            "gaussian": Normal(torch.sigmoid(output), 0.3),
-            "laplace": Laplace(torch.sigmoid(output), 0.3),
-        }[likelihood]
+        q, _, _, p = drawn_by_hand(model, batch, likelihood, 0.3)
         pixels = -p.log_prob(batch["images"]).sum((1, 2, 3)).mean().item()
         kl = kl_divergence(q, Normal(0.0, 1.0)).sum((1, 2)).mean().item()
     assert kl > 0.1
