@@ -116,6 +116,8 @@ def test_every_number_is_the_one_of_its_run(reproduced: tuple[Path, dict[str, An
         run = folder / "runs" / "tiny" / f"pendulum-causal-vae-small-{seed}"
         for m in package.evaluate(package.load(run), data):
             assert rows["causal-vae", m.metric, "small"]["per_seed"][str(seed)] == pytest.approx(m.value, rel=1e-5)
+            if m.metric in ("mic", "tic"):
+                assert rows["causal-vae", f"{m.metric}_by_chance", "small"]["per_seed"][str(seed)] == m.parameters["by_chance"]["value"]
             for name, value in m.per_variable.items():
                 part = m.metric.removesuffix("_min")  # a variable's own R2 is no minimum
                 assert rows["causal-vae", part, f"small {name}"]["per_seed"][str(seed)] == pytest.approx(value, rel=1e-5)
