@@ -3,17 +3,22 @@
 from intervae.data.base import KINDS, Batch, Dataset, Kind, Spec, Split, Variable, build_dataset, split_rows
 from intervae.data.columns import ColumnDescription, describe_columns
 from intervae.data.registry import Entry, datasets, load_data, register, reload
+from intervae.data.transitions import DatasetTransitions, Transitions, TransitionSplit, action_factors, with_transitions
 
 __all__ = [
     "KINDS",
     "Batch",
     "ColumnDescription",
     "Dataset",
+    "DatasetTransitions",
     "Entry",
     "Kind",
     "Spec",
     "Split",
+    "TransitionSplit",
+    "Transitions",
     "Variable",
+    "action_factors",
     "build_dataset",
     "datasets",
     "describe_columns",
@@ -21,4 +26,5 @@ __all__ = [
     "register",
     "reload",
     "split_rows",
+    "with_transitions",
 ]

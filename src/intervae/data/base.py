@@ -21,6 +21,7 @@ from intervae.errors import DataError, unknown
 if TYPE_CHECKING:
     from intervae.data.readers.dsprites import DspritesGrid
     from intervae.data.simulators.base import Simulator
+    from intervae.data.transitions import DatasetTransitions
 
 Kind = Literal["continuous", "binary", "categorical"]
 KINDS: tuple[Kind, ...] = ("continuous", "binary", "categorical")
@@ -186,6 +187,7 @@ class Dataset:
     """Training, validation and test splits with their variables and, where they are known, the true graph and the simulator.
 
     `grid` looks up the picture of any combination of factors, where the data set holds them all.
+    `transitions` are pairs of rows of each split and the action between them, one of `actions` (see data/transitions.py).
     `source` is how to make it again: a registered name or a path, with the options used; a run keeps it.
     `notes` are what a person should know of how it was read: how each column's kind was decided, what was left out.
     """
@@ -201,6 +203,7 @@ class Dataset:
     source: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     grid: DspritesGrid | None = None
+    transitions: DatasetTransitions | None = None
 
     @property
     def spec(self) -> Spec:

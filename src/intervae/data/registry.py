@@ -17,6 +17,7 @@ from intervae.data.base import Dataset
 from intervae.data.columns import check_variables
 from intervae.data.folder import load_folder
 from intervae.data.images import as_size
+from intervae.data.transitions import FRACTIONS, transition_options, with_transitions
 from intervae.errors import DataError, UsageError, unknown
 
 ACCEPTED = "a folder of images with or without a labels.csv, an .npz or .h5 file, or a torch Dataset of (image, labels)"
@@ -62,6 +63,7 @@ def load_data(
     test: float = 0.2,
     seed: int = 0,
     group: str | None = None,
+    transitions: bool | str | Mapping[str, Any] = False,
     **options: Any,
 ) -> Dataset:
     """Load a data set: images, labels, named variables and, where it is known, the true graph.
@@ -77,6 +79,8 @@ def load_data(
         test: the fraction of everything that is kept for test; a split that comes with the data is used instead.
         seed: draws the splits.
         group: a column such as `patient`: samples with the same value stay in the same split.
+        transitions: also the pairs of pictures that differ in one factor by one step (data/transitions.py): True, or the options of
+            `with_transitions`, also as one text, "cyclic=azimuth;draws=1000". Where no fractions are given, the splits are 70, 15 and 15 percent.
         options: more, for this kind of data only: `channels` of a folder, `names` of arrays, `samples` of a simulator.
     """
     for name, fraction in (("validation", validation), ("test", test)):
@@ -87,14 +91,18 @@ def load_data(
     pair = as_size(size)
     square = pair[0] if pair is not None and pair[0] == pair[1] else pair
     common = {"size": square, "kinds": kinds, "validation": float(validation), "test": float(test), "seed": int(seed), "group": group}
+    pairs = transition_options(transitions)
+    fractions = FRACTIONS if pairs is not None and (validation, test) == (0.1, 0.2) else {}
     if isinstance(source, str) and source in _entries:
-        return _load_registered(_entries[source], common, variables, options)
+        return _load_registered(_entries[source], common, fractions, variables, options, pairs)
     loader, origin = _find(source)
     _check_options(loader, options, origin)
+    common = {**common, **fractions}
     dataset = loader(source if "object" in origin else origin["path"], variables=variables, **common, **options)
     chosen = {"variables": list(variables)} if variables is not None else {}
     samples = sum(len(split) for split in (dataset.train, dataset.validation, dataset.test))
-    return replace(dataset, source={**origin, "options": _plain({**common, **options}), "samples": samples, **chosen})
+    dataset = replace(dataset, source={**origin, "options": _plain({**common, **options}), "samples": samples, **chosen})
+    return dataset if pairs is None else _pair(dataset, pairs)
 
 
 def reload(source: Mapping[str, Any]) -> Dataset:
@@ -131,7 +139,14 @@ def _find(source: Any) -> tuple[Loader, dict[str, str]]:
     return load_torch, {"object": type(source).__name__}
 
 
-def _load_registered(entry: Entry, common: dict[str, Any], variables: Sequence[str] | None, options: dict[str, Any]) -> Dataset:
+def _load_registered(
+    entry: Entry,
+    common: dict[str, Any],
+    fractions: Mapping[str, float],
+    variables: Sequence[str] | None,
+    options: dict[str, Any],
+    pairs: dict[str, Any] | None,
+) -> Dataset:
     loader = entry.open()
     taken = inspect.signature(loader).parameters
     _check_options(loader, options, {"name": entry.name})
@@ -140,12 +155,19 @@ def _load_registered(entry: Entry, common: dict[str, Any], variables: Sequence[s
         if name not in taken and value != defaults[name]:
             option = {"size": "--size", "group": "--group", "kinds": "--kind"}.get(name, f"--data-option {name}=")
             raise UsageError(f"{name}= ({option}) does not apply to {entry.name!r}; it takes {', '.join(taken)}.")
-    given = {name: value for name, value in common.items() if name in taken and value is not None}
+    given = {name: value for name, value in {**common, **fractions}.items() if name in taken and value is not None}
     dataset = loader(**given, **options)
     if not dataset.source:
         dataset = replace(dataset, source={"name": entry.name, "options": _plain({**given, **options})})
     check_variables(variables, dataset.names)
+    if pairs is not None:  # before any variable is left out, so that a pair agrees in that one too
+        dataset = _pair(dataset, pairs if variables is None or dataset.simulator is not None else {"factors": list(variables), **pairs})
     return dataset if variables is None else dataset.select(variables)
+
+
+def _pair(dataset: Dataset, pairs: dict[str, Any]) -> Dataset:
+    kept = {**dataset.source, "options": {**dataset.source.get("options", {}), "transitions": _plain(pairs) or True}}
+    return replace(with_transitions(dataset, **pairs), source=kept)
 
 
 def _check_options(loader: Loader, options: Mapping[str, Any], origin: Mapping[str, str]) -> None:

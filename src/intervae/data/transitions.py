@@ -1,0 +1,322 @@
+"""Transitions (CT-VAE, Gendron et al. 2023, sec. 4): pairs of pictures that differ in one factor by one step, and the action between them.
+
+    data = load_data("cars3d", transitions=True)                                     # or with_transitions(dataset), for any labelled grid
+    data = load_data("cars3d", transitions={"cyclic": ["azimuth"], "draws": 1000})   # the options of `with_transitions`
+    data.actions                      # ("car+1", "car-1", "azimuth+1", ...), also data.spec.actions: what a model may know
+    pairs = data.transitions.train    # Transitions: before, after, action (T,) int64; before and after are rows of data.train
+    TransitionSplit(data.train, pairs)                 # a Split of pairs: a batch has images, labels, after_images, after_labels, action
+    TransitionSplit(Split(codes=codes), pairs)         # the same over codes cached once per picture: codes, after_codes, action
+
+The splits of the pictures stay as they are, and both ends of a pair are in the same split. The two ways between two pictures are two pairs with
+opposite actions. A run's `Dataset.source` keeps the options, so `reload` makes the same pairs again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intervae.data.base import Batch, Dataset, Split, split_rows
+from intervae.errors import DataError, UsageError, unknown
+
+LARGEST_KEY = 2**62
+FEWEST_IN_A_CIRCLE = 3  # values; of two the steps up and down would be the same
+SPLITS = ("train", "validation", "test")
+FRACTIONS = {"validation": 0.15 / 0.85, "test": 0.15}  # of the paper's splits by picture: 70, 15 and 15 percent
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """Pairs of rows of one split, and the action of each.
+
+    Arguments:
+        before, after: (T,) int64 rows of the split's pictures.
+        action: (T,) int64, which of `action_names`.
+        factor_of_action: (A,) int64, which of `factor_names` an action changes.
+    """
+
+    before: Tensor
+    after: Tensor
+    action: Tensor
+    action_names: tuple[str, ...]
+    factor_of_action: Tensor
+    factor_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def __getitem__(self, rows: Any) -> Transitions:
+        """The chosen pairs (a slice, a list, a tensor)."""
+        return replace(self, before=self.before[rows], after=self.after[rows], action=self.action[rows])
+
+    @property
+    def counts(self) -> Tensor:
+        """(A,) how many pairs each action has."""
+        return torch.bincount(self.action, minlength=len(self.action_names))
+
+    def to(self, device: torch.device | str) -> Transitions:
+        moved = {name: getattr(self, name).to(device) for name in ("before", "after", "action", "factor_of_action")}
+        return replace(self, **moved)
+
+
+@dataclass(frozen=True)
+class DatasetTransitions:
+    """The pairs of each split of a Dataset."""
+
+    train: Transitions
+    validation: Transitions
+    test: Transitions
+
+
+def action_factors(actions: Sequence[str]) -> tuple[tuple[str, ...], Tensor]:
+    """The factors that actions such as "azimuth+1" change, and which of them each action changes, (A,) int64."""
+    changed = [name[:-2] for name in actions]
+    if not all(name.endswith(("+1", "-1")) for name in actions):
+        raise DataError(f"actions must be called after their factor, such as azimuth+1 and azimuth-1, not {', '.join(actions)}.")
+    factors = tuple(dict.fromkeys(changed))
+    return factors, torch.tensor([factors.index(name) for name in changed], dtype=torch.int64)
+
+
+def transition_options(given: bool | str | Mapping[str, Any]) -> dict[str, Any] | None:
+    """Options of `with_transitions`, given as True, a mapping or one text such as "cyclic=azimuth;draws=1000"; None for no transitions."""
+    if isinstance(given, str):
+        parts = [part.partition("=") for part in given.split(";") if part.strip()]
+        words = {"true": True, "false": False}
+        given = {key.strip(): int(v) if v.strip().isdigit() else words.get(v.strip(), v.strip()) for key, _, v in parts}
+    if not isinstance(given, bool | Mapping):
+        raise UsageError(f"transitions={given!r} must be true or options of with_transitions, such as cyclic=azimuth;draws=1000.")
+    options = {} if isinstance(given, bool) else dict(given)
+    known = [name for name, p in inspect.signature(with_transitions).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    for name in options:
+        if name not in known:
+            raise unknown("option of transitions", name, known)
+    return None if given is False else options
+
+
+def with_transitions(
+    dataset: Dataset,
+    *,
+    factors: str | Sequence[str] | None = None,
+    cyclic: str | Sequence[str] = (),
+    balanced: bool = False,
+    draws: int | None = None,
+    unique: bool = True,
+    splits: str = "given",
+    seed: int = 0,
+) -> Dataset:
+    """The data set with the pairs of pictures that differ in exactly one factor, by one step: its next larger or next smaller value.
+
+    Factors are a simulator's noises where there is a simulator, else the labels. Every factor has two actions, +1 and -1.
+
+    Arguments:
+        factors: only these have actions; the others are held. All of them without it.
+        cyclic: factors whose largest value is followed by the smallest, such as an angle; also as one text with commas.
+        balanced: in every split cut all actions to as many pairs as the rarest has, drawn at random. Otherwise they are as frequent as in the data.
+        draws: of each step of each factor draw so many pairs at random, with replacement, and keep each once. That is how the authors made
+            theirs (with 1000), so that a factor is as frequent as it has steps. Without it all pairs are kept.
+        unique: the factors say which picture it is, so that no two pictures agree in all. False where they do not, as the attributes of
+            faces: every picture is then paired with one drawn from those one step away, in its split.
+        splits: "given" keeps the splits; "random" draws new ones by picture, 70, 15 and 15 percent, where those that came with the data part
+            the neighbours from each other (a published test split of every fourth picture, say).
+        seed: draws what is drawn.
+    """
+    if splits not in ("given", "random"):
+        raise unknown("splits of transitions", splits, ("given", "random"))
+    dataset = _split_anew(dataset, seed) if splits == "random" else dataset
+    names, codes, part, row = _codes(dataset)
+    chosen = (
+        _names(factors, names, "factors") if factors is not None else tuple(n for n, size in zip(names, codes.max(0) + 1, strict=True) if size > 1)
+    )
+    around = _names(cyclic, chosen, "cyclic")
+    if draws is not None and (isinstance(draws, bool) or not isinstance(draws, int) or draws < 1):
+        raise UsageError(f"draws={draws!r} must be a whole number, 1 or more.")
+    rng = np.random.default_rng([seed, 2])
+    cells = _Cells(dataset.name, names, codes, part, unique, rng)
+    found = []
+    for name in chosen:
+        before, after = cells.steps(names.index(name), name in around)
+        found.append(_draw(before, after, codes[before, names.index(name)], draws, rng) if draws else (before, after))
+    actions = tuple(f"{name}{sign}" for name in chosen for sign in ("+1", "-1"))
+    first = np.concatenate([end for up, down in found for end in (up, down)])
+    second = np.concatenate([end for up, down in found for end in (down, up)])
+    action = np.repeat(np.arange(len(actions)), [len(up) for up, _ in found for _ in range(2)])
+    pairs = []
+    for number, split in enumerate(SPLITS):
+        inside = np.flatnonzero((part[first] == number) & (part[second] == number))
+        kept = _balance(inside, action, len(actions), rng) if balanced else inside
+        _check_counts(dataset.name, split, action[kept], actions)
+        before, after, which = (torch.from_numpy(array) for array in (row[first[kept]], row[second[kept]], action[kept]))
+        pairs.append(Transitions(before, after, which, actions, torch.arange(len(actions)) // 2, chosen))
+    return replace(dataset, transitions=DatasetTransitions(*pairs), actions=actions)
+
+
+def _split_anew(dataset: Dataset, seed: int) -> Dataset:
+    """The same pictures in new random splits."""
+    parts = (dataset.train, dataset.validation, dataset.test)
+    whole = type(dataset.train)(**{name: torch.cat([part.fields[name] for part in parts]) for name in dataset.train.fields})
+    rows = split_rows(len(whole), **FRACTIONS, seed=seed)
+    train, validation, test = (whole[torch.from_numpy(chosen)] for chosen in rows)
+    measured = tuple(v.measured_on(train.labels[:, i].double().numpy()) for i, v in enumerate(dataset.variables))
+    return replace(dataset, train=train, validation=validation, test=test, variables=measured)
+
+
+# ---- factors as whole numbers -------------------------------------------------------------------------------------------
+def _codes(dataset: Dataset) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray]:
+    """Names (F) of the factors, the number of each value (N, F) over all splits, the split of each picture (N,) and its row there (N,)."""
+    splits = (dataset.train, dataset.validation, dataset.test)
+    simulated = dataset.simulator is not None and all("exogenous" in split.fields for split in splits)
+    names = dataset.simulator.exogenous_names if dataset.simulator is not None and simulated else dataset.names
+    table = torch.cat([split.fields["exogenous" if simulated else "labels"] for split in splits]).cpu().numpy()
+    if not names:
+        raise DataError(f"{dataset.name} has no labels, so nothing tells which pictures differ by one step; transitions need labelled factors.")
+    columns = []
+    for name, column in zip(names, table.T, strict=True):
+        values, codes = np.unique(column, return_inverse=True)
+        if len(values) > max(len(column) // 2, 2):
+            raise DataError(
+                f"{dataset.name}: {name!r} has {len(values)} different values in {len(column)} pictures, so it has no steps; "
+                f"transitions need factors with few values (a grid): leave it out, or round it."
+            )
+        columns.append(codes.reshape(-1))
+    sizes = [len(split) for split in splits]
+    part, row = np.repeat(np.arange(len(splits)), sizes), np.concatenate([np.arange(size) for size in sizes])
+    return tuple(names), np.stack(columns, axis=1), part, row
+
+
+class _Cells:
+    """Pictures by their combination of factors, each combination one whole number: its digits are the factors, in a mixed radix."""
+
+    def __init__(self, data: str, names: Sequence[str], codes: np.ndarray, part: np.ndarray, unique: bool, rng: np.random.Generator) -> None:
+        self.data, self.names, self.codes, self.unique, self.rng = data, names, codes, unique, rng
+        self.sizes = [int(size) for size in codes.max(axis=0) + 1]
+        if len(SPLITS) * math.prod(self.sizes) > LARGEST_KEY:
+            raise DataError(f"{data}: {len(names)} factors have more combinations than a whole number can count; choose fewer variables.")
+        self.strides = list(accumulate(reversed(self.sizes[1:]), lambda a, b: a * b, initial=1))[::-1]
+        self.key = codes @ np.array(self.strides)
+        if not unique:  # a partner is drawn from the same split
+            self.key = self.key + part * math.prod(self.sizes)
+        self.order = np.argsort(self.key, kind="stable")
+        self.sorted = self.key[self.order]
+        repeated = np.flatnonzero(self.sorted[1:] == self.sorted[:-1])
+        if unique and len(repeated):
+            same = self.order[repeated[0]]
+            label = ", ".join(f"{name} number {code}" for name, code in zip(names, codes[same], strict=True))
+            raise DataError(
+                f"{data}: two pictures have the same factors ({label}), so a pair may differ in more than these; "
+                f"name the missing factor, or pass unique=False to pair pictures that agree in all other factors."
+            )
+
+    def steps(self, factor: int, cyclic: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (P,) of pictures and rows (P,) of those one step up in the factor."""
+        size, stride = self.sizes[factor], self.strides[factor]
+        if cyclic and size < FEWEST_IN_A_CIRCLE:
+            raise UsageError(f"cyclic={self.names[factor]!r}: it has {size} values, and a circle needs {FEWEST_IN_A_CIRCLE} or more.")
+        code, rows = self.codes[:, factor], np.arange(len(self.key))
+        move = np.where(code < size - 1, stride, -(size - 1) * stride)
+        below = rows if cyclic else rows[code < size - 1]
+        start, above = self._partner(below, self.key[below] + move[below])
+        if not self.unique:  # and from every picture down, so that the rarer value does not decide how many pairs there are
+            back = np.where(code > 0, -stride, (size - 1) * stride)
+            upper = rows if cyclic else rows[code > 0]
+            end, under = self._partner(upper, self.key[upper] + back[upper])
+            both = np.unique(np.stack([np.concatenate([start, under]), np.concatenate([above, end])], axis=1), axis=0)
+            start, above = both[:, 0], both[:, 1]
+        if not len(start):
+            raise DataError(
+                f"{self.data}: no two pictures differ in {self.names[factor]!r} alone, by one step; "
+                f"transitions need a grid in which it changes while the others stay: leave it out (factors=)."
+            )
+        return start, above
+
+    def _partner(self, rows: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Those of the rows (n,) that have a partner with the key (n,) that they want, and the partner: the one there is, or one that is drawn."""
+        left = np.searchsorted(self.sorted, wanted)
+        found = self.sorted[np.minimum(left, len(self.sorted) - 1)] == wanted
+        rows, left = rows[found], left[found]
+        if not self.unique:
+            left = left + self.rng.integers(np.searchsorted(self.sorted, wanted[found], side="right") - left)
+        return rows, self.order[left]
+
+
+# ---- how many -----------------------------------------------------------------------------------------------------------
+def _draw(before: np.ndarray, after: np.ndarray, step: np.ndarray, draws: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Of the pairs (P,) of each step (P,) those that `draws` draws with replacement hit."""
+    order = np.argsort(step, kind="stable")
+    counts = np.bincount(step)
+    start = np.cumsum(counts) - counts
+    taken = [first + np.unique(rng.integers(count, size=draws)) for first, count in zip(start, counts, strict=True) if count]
+    kept = order[np.concatenate(taken)]
+    return before[kept], after[kept]
+
+
+def _balance(rows: np.ndarray, action: np.ndarray, actions: int, rng: np.random.Generator) -> np.ndarray:
+    """As many of the rows for every action as the rarest has."""
+    shuffled = rng.permutation(rows)
+    order = shuffled[np.argsort(action[shuffled], kind="stable")]
+    counts = np.bincount(action[order], minlength=actions)
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.sort(order[rank < counts.min()])
+
+
+def _check_counts(data: str, split: str, action: np.ndarray, actions: Sequence[str]) -> None:
+    counts = np.bincount(action, minlength=len(actions))
+    missing = [name for name, count in zip(actions, counts, strict=True) if not count]
+    if missing and (split == "train" or len(missing) == len(actions)):
+        raise DataError(
+            f"{data}: the {split} split has no pair for the action {missing[0]}; "
+            f"give more pictures, draw other splits (splits='random'), or leave the factor out (factors=)."
+        )
+
+
+def _names(given: str | Sequence[str], known: Sequence[str], what: str) -> tuple[str, ...]:
+    names = [name.strip() for name in given.split(",") if name.strip()] if isinstance(given, str) else list(given)
+    for name in names:
+        if name not in known:
+            raise unknown(f"factor in {what}", name, known)
+    return tuple(dict.fromkeys(names))
+
+
+class TransitionSplit(Split):
+    """Pairs of a split's rows as samples: a batch holds what the pool has of the first row, the same of the second as `after_...`, and `action`.
+
+    Arguments:
+        pool: pictures, or codes cached for each.
+        transitions: pairs of its rows.
+    """
+
+    def __init__(self, pool: Split, transitions: Transitions) -> None:
+        self.pool, self.fields, self.transitions = pool, pool.fields, transitions.to(pool.device)
+
+    @property
+    def images(self) -> Tensor:
+        return self.pool.images
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.pool.shape
+
+    def __len__(self) -> int:
+        return len(self.transitions)
+
+    def __getitem__(self, rows: Any) -> TransitionSplit:
+        return TransitionSplit(self.pool, self.transitions[rows])
+
+    def to(self, device: torch.device | str) -> TransitionSplit:
+        return TransitionSplit(self.pool.to(device), self.transitions)
+
+    def batch(self, rows: Tensor) -> Batch:
+        pairs = self.transitions
+        after = self.pool.batch(pairs.after.index_select(0, rows))
+        return {
+            **self.pool.batch(pairs.before.index_select(0, rows)),
+            **{f"after_{name}": value for name, value in after.items()},
+            "action": pairs.action.index_select(0, rows),
+        }
