@@ -34,6 +34,8 @@ QUICK: dict[str, Callable[[Dataset], dict[str, Any]]] = {
     "dc-ign": lambda data: {"latents": len(data.names) + 2, "group_size": 4},
     "causal-prior-vae": lambda _: {"widths": (16, 16), "restarts": 2, "first_epochs": 1, "epochs": 2, "gate_steps": 4},
     "temporal-causal-prior-vae": lambda _: {"widths": (16,), "background_size": 2, "warm_up": 4, "refit_epochs": 1},
+    "mcq-vae": lambda _: {"features": 8, "codebooks": 2, "codes": 8, "blocks": 1, "likelihood": "bernoulli"},
+    "vq-vae": lambda _: {"features": 4, "codes": 8, "blocks": 1, "likelihood": "bernoulli"},
     "ladder-vae": lambda _: {"latents": (4, 3, 2), "widths": (16, 12, 8)},
 }
 

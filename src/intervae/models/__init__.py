@@ -21,6 +21,7 @@ from intervae.models.info_gan import InfoGAN
 from intervae.models.ivae import IVAE
 from intervae.models.ladder_vae import LadderVAE
 from intervae.models.linear import ICA, PCA
+from intervae.models.mcq_vae import MCQVAE, VQVAE
 from intervae.models.raw_pixels import RawPixels
 from intervae.models.storage import load_model as load
 from intervae.models.temporal_causal_prior_vae import TemporalCausalPriorVAE
@@ -45,6 +46,8 @@ MODELS: dict[str, type[Model]] = {
         InfoGAN,
         CausalGAN,
         DCIGN,
+        MCQVAE,
+        VQVAE,
         PCA,
         ICA,
         RawPixels,
@@ -65,9 +68,11 @@ __all__ = [
     "DIPVAE",
     "ICA",
     "IVAE",
+    "MCQVAE",
     "MODELS",
     "PCA",
     "VAE",
+    "VQVAE",
     "BetaTCVAE",
     "BetaVAE",
     "CausalGAN",

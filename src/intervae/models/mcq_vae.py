@@ -1,0 +1,261 @@
+"""MCQ-VAE (Gendron et al. 2023, 3.3): a picture as a grid of code numbers from several codebooks; with one codebook it is the VQ-VAE (van den Oord et
+al. 2017).
+
+Shapes: B images; the residual encoder makes a grid (H, W) of D features (8 x 8 of a 64 x 64 picture), each cut in K parts of d = D / K dims, one for
+each codebook of S codes. The latents are the n = K H W code vectors (B, n, d). Reduction: sum over pixels and latents, mean over the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from intervae.data.base import Batch, Dataset, Split
+from intervae.errors import UsageError
+from intervae.models.base import Model, in_batches
+from intervae.models.phases import Phase, Player, Schedule, Terms
+from intervae.nets.images import PadToEven, base_size, halvings
+from intervae.nets.likelihood import Likelihood, negative_log_likelihood
+from intervae.nets.quantise import Quantised, Quantiser, usage
+from intervae.settings import at_least
+
+SLOPE = 0.01  # of the leaky units below zero
+CODES_BATCH = 256  # images whose codes are found at once
+
+
+@dataclass(frozen=True)
+class MCQVAESettings:
+    """Settings of the quantised autoencoder."""
+
+    codebooks: int = 4  # parts that a feature vector is cut in, with a codebook each [K]
+    codes: int = 64  # in each codebook [S]
+    features: int = 128  # dims of a feature vector, shared out among the codebooks [D]
+    channels: tuple[int, ...] = (64, 128, 256)  # of the halving convolutions; each halves the picture once
+    blocks: int = 2  # residual blocks at the size of the grid, in the encoder and in the decoder
+    commitment: float = 0.25  # weight of the distance between features and codes, in units of the squared pixel error [beta]
+    code_decay: float = 0.99  # of the moving averages that the codes are
+    restart: float = 0.1  # a code used less than this share of equal use starts anew; 0 never restarts one
+    likelihood: Likelihood = "gaussian"
+    scale: float = 0.1  # of a gaussian or laplace likelihood
+    epochs: int = 20
+    batch_size: int = 64
+    learning_rate: float = 5e-4
+    schedule: Schedule = "cosine"
+    decay: float = 1.0  # of the learning rate after every epoch, with schedule=exponential
+
+    def __post_init__(self) -> None:
+        at_least(self, codebooks=1, codes=2, features=1, blocks=0, commitment=0, restart=0)
+        if self.features % self.codebooks:
+            raise UsageError(f"features={self.features} cannot be shared out among {self.codebooks} codebooks; use a multiple of codebooks.")
+        if not self.channels or min(self.channels) < 1:
+            raise UsageError(f"channels={self.channels} leaves a network without units; use 1 or more, once at least.")
+        if self.scale <= 0:
+            raise UsageError(f"scale={self.scale} must be larger than 0.")
+        if not 0 <= self.code_decay < 1:
+            raise UsageError(f"code_decay={self.code_decay} must be at least 0 and below 1.")
+
+
+@dataclass(frozen=True)
+class VQVAESettings(MCQVAESettings):
+    """Settings of the VQ-VAE: one codebook."""
+
+    codebooks: int = 1  # the VQ-VAE has one [K]
+    codes: int = 512  # in the codebook [S]
+
+
+class ResidualBlock(nn.Module):
+    """x + Conv1x1(leaky(Conv3x3(leaky(x))))."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.spread, self.mix = nn.Conv2d(channels, channels, 3, padding=1), nn.Conv2d(channels, channels, 1)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return maps + self.mix(leaky(self.spread(leaky(maps))))
+
+
+def leaky(maps: Tensor) -> Tensor:
+    return functional.leaky_relu(maps, SLOPE)
+
+
+class GridEncoder(nn.Module):
+    """Images (B, C, H, W) in [0, 1] to a grid of features (B, outputs, rows, columns)."""
+
+    def __init__(self, image_shape: tuple[int, int, int], outputs: int, channels: Sequence[int], blocks: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for narrow, wide in zip([image_shape[0], *channels], channels, strict=False):
+            layers += [PadToEven(), nn.Conv2d(narrow, wide, 4, stride=2, padding=1), nn.LeakyReLU(SLOPE)]
+        wide = channels[-1]
+        layers += [
+            nn.Conv2d(wide, wide, 3, padding=1),
+            *(ResidualBlock(wide) for _ in range(blocks)),
+            nn.LeakyReLU(SLOPE),
+            nn.Conv2d(wide, outputs, 1),
+        ]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.layers(images * 2 - 1)
+
+
+class GridDecoder(nn.Module):
+    """The mirror of GridEncoder: (B, inputs, rows, columns) to logits or means (B, C, H, W), cropped to the image."""
+
+    def __init__(self, inputs: int, image_shape: tuple[int, int, int], channels: Sequence[int], blocks: int) -> None:
+        super().__init__()
+        colours, self.height, self.width = image_shape
+        wide = channels[-1]
+        layers: list[nn.Module] = [nn.Conv2d(inputs, wide, 3, padding=1), *(ResidualBlock(wide) for _ in range(blocks)), nn.LeakyReLU(SLOPE)]
+        narrower = [*reversed(channels[:-1]), colours]
+        for more, less in zip(reversed(channels), narrower, strict=True):
+            layers += [nn.ConvTranspose2d(more, less, 4, stride=2, padding=1), nn.LeakyReLU(SLOPE)]
+        self.layers = nn.Sequential(*layers[:-1])
+
+    def forward(self, grid: Tensor) -> Tensor:
+        return self.layers(grid)[..., : self.height, : self.width]
+
+
+class MCQVAE(Model):
+    """MCQ-VAE: reconstruction through codebooks; the encoder is drawn to its codes, the codes follow the features as moving averages.
+
+    Arguments:
+        spec: `data.spec`; labels are not used.
+        settings: see `MCQVAESettings`.
+    """
+
+    name = "mcq-vae"
+    title = "MCQ-VAE (Gendron et al. 2023): pictures as grids of codes from several codebooks"
+    Settings: ClassVar[type] = MCQVAESettings
+    settings: Any
+    marginals: Tensor
+
+    def build(self) -> None:
+        settings, shape = self.settings, self.spec.image_shape
+        channels = settings.channels[-halvings(shape[1], shape[2], len(settings.channels)) :]
+        self.grid = base_size(shape[1], shape[2], len(channels))
+        self.encoder = GridEncoder(shape, settings.features, channels, settings.blocks)
+        self.decoder = GridDecoder(settings.features, shape, channels, settings.blocks)
+        dims = settings.features // settings.codebooks
+        self.quantiser = Quantiser(settings.codebooks, settings.codes, dims, decay=settings.code_decay, restart=settings.restart)
+        self.register_buffer("marginals", torch.full((self.places, settings.codes), 1 / settings.codes))  # how often a place has a code, (n, S)
+
+    @property
+    def places(self) -> int:
+        """The number n of code places of a picture."""
+        return self.settings.codebooks * math.prod(self.grid)
+
+    # ---- the model --------------------------------------------------------------------------------------------------
+    def quantise(self, images: Tensor, generator: torch.Generator | None = None) -> Quantised:
+        return self.quantiser(self.encoder(images), generator)
+
+    def draw_codes(self, indices: Tensor) -> Tensor:
+        """Code numbers (B, n) to pictures (B, C, H, W) in [0, 1]."""
+        return torch.sigmoid(self.decoder(self.quantiser.to_map(self.quantiser.lookup(indices), *self.grid)))
+
+    def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """-log p(x | codes) + beta |features - codes|^2; the codes themselves move in `update_codes`."""
+        settings, found = self.settings, self.quantise(batch["images"], generator)
+        reconstruction = negative_log_likelihood(self.decoder(found.features), batch["images"], settings.likelihood, settings.scale).mean()
+        commitment = found.commitment.mean()
+        weight = settings.commitment / (2 * settings.scale**2 if settings.likelihood == "gaussian" else 1.0)
+        return {"loss": reconstruction + weight * commitment, "reconstruction": reconstruction, "commitment": commitment}
+
+    def phases(self) -> list[Phase]:
+        """The pictures; then how often each place has which code, over the training split."""
+        return [self.codebook_phase(), Phase("marginals", prepare=self.measure_marginals)]
+
+    def codebook_phase(self) -> Phase:
+        settings = self.settings
+        return Phase(
+            "codebooks",
+            (Player(self.loss, ("encoder.", "decoder."), learning_rate=settings.learning_rate),),
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            schedule=settings.schedule,
+            decay=settings.decay,
+            after_step=self.quantiser.update,
+        )
+
+    def state_to_log(self) -> dict[str, Any]:
+        """Moving averages of how well the codebooks are used."""
+        _, perplexity = usage(self.quantiser.uses)
+        return {"code_perplexity": [round(value, 3) for value in perplexity.tolist()]}
+
+    @torch.no_grad()
+    def split_codes(self, split: Split) -> Tensor:
+        """The code numbers of all pictures of a split, (N, n) int16, on its device; encoded once, batch after batch."""
+        rows = torch.arange(len(split), device=split.device).split(CODES_BATCH)
+        return torch.cat([self.quantiser.indices(self.encoder(split.batch(part)["images"])).to(torch.int16) for part in rows])
+
+    @torch.no_grad()
+    def measure_marginals(self, data: Dataset, seed: int) -> None:
+        codes = self.split_codes(data.train).long()
+        counts = torch.zeros_like(self.marginals).scatter_add_(1, codes.T.contiguous(), torch.ones_like(codes.T, dtype=torch.float32).contiguous())
+        self.marginals.copy_(counts / len(codes))
+
+    def states_prepared(self) -> list[dict[str, Any]]:
+        used, perplexity = self.code_usage()
+        return [{"code_usage": used.tolist(), "code_perplexity": [round(value, 3) for value in perplexity.tolist()]}]
+
+    def code_usage(self) -> tuple[Tensor, Tensor]:
+        """Of each codebook on the training split: the share of its codes that occur (K,), and their perplexity (K,)."""
+        return usage(self.marginals.unflatten(0, (self.settings.codebooks, -1)).sum(1))
+
+    # ---- queries ----------------------------------------------------------------------------------------------------
+    @property
+    def latent_names(self) -> tuple[str, ...]:
+        rows, columns = self.grid
+        return tuple(f"code{k}_{i}_{j}" for k in range(self.settings.codebooks) for i in range(rows) for j in range(columns))
+
+    @torch.no_grad()
+    def codes(self, images: Any) -> Tensor:
+        """Images (B, C, H, W) to the numbers of their codes (B, n)."""
+        return in_batches(lambda part: self.quantiser.indices(self.encoder(part)), self.as_images(images))
+
+    @torch.no_grad()
+    def encode(self, images: Any, labels: Any = None) -> Tensor:
+        """Images (B, C, H, W) to their code vectors (B, n, d)."""
+        return self.quantiser.lookup(self.codes(images))
+
+    @torch.no_grad()
+    def decode(self, latents: Tensor) -> Tensor:
+        """Vectors (B, n, d) to pictures, each vector taken for the code next to it, as the decoder has seen nothing else."""
+        return in_batches(lambda part: self.draw_codes(self.quantiser.nearest(part)), self.as_latents(latents))
+
+    @torch.no_grad()
+    def sample(self, n: int, do: Any = None, *, seed: int | None = None) -> Tensor:
+        """`n` pictures (n, C, H, W), every place with a code drawn by how often it has it in training, independently of the other places.
+
+        Nothing is learned of how the places go together, so these pictures show what the codes are, not what the data look like.
+        """
+        self.refuse_do(do)
+        generator = self.sampling_generator(n, seed)
+        drawn = torch.rand(n, self.places, generator=generator)
+        steps = self.marginals.cpu().double().cumsum(1)
+        indices = torch.searchsorted((steps / steps[:, -1:]).contiguous(), drawn.T.double().contiguous(), right=True).T
+        return in_batches(self.draw_codes, indices.clamp(max=self.settings.codes - 1).to(self.device))
+
+
+class VQVAE(MCQVAE):
+    """VQ-VAE: the MCQ-VAE with one codebook.
+
+    Arguments:
+        spec: `data.spec`; labels are not used.
+        settings: see `VQVAESettings`.
+    """
+
+    name = "vq-vae"
+    title = "VQ-VAE (van den Oord et al. 2017): pictures as grids of codes from one codebook"
+    Settings: ClassVar[type] = VQVAESettings
+
+    def build(self) -> None:
+        if self.settings.codebooks != 1:
+            raise UsageError(f"codebooks={self.settings.codebooks}: vq-vae has one; use mcq-vae for more.")
+        super().build()

@@ -1,0 +1,152 @@
+"""The quantiser against nearest neighbours by hand, moving averages by hand, and k-means' own job: codes that cover separate clusters."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from intervae.nets.quantise import Quantiser, usage
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def quantiser(codebooks: int = 2, codes: int = 5, dims: int = 3, **options: float) -> Quantiser:
+    made = Quantiser(codebooks, codes, dims, **options)
+    made.codes.copy_(draw(codebooks, codes, dims, seed=1))
+    return made
+
+
+def test_every_place_gets_the_nearest_code_of_its_own_codebook() -> None:
+    made, features = quantiser(), draw(4, 6, 2, 3)
+    found = made(features)
+    by_hand = torch.zeros(4, 2, 2, 3, dtype=torch.int64)
+    for b, k, i, j in torch.cartesian_prod(*map(torch.arange, (4, 2, 2, 3))).tolist():
+        vector = features[b, 3 * k : 3 * (k + 1), i, j]  # channels k d ... (k + 1) d - 1, no others
+        by_hand[b, k, i, j] = int((made.codes[k] - vector).square().sum(1).argmin())
+    assert torch.equal(found.indices, by_hand.flatten(1))
+    assert torch.equal(made.indices(features), found.indices)
+    assert torch.equal(made.nearest(made.lookup(found.indices)), found.indices)
+
+
+def test_every_channel_is_used_and_belongs_to_one_codebook() -> None:
+    """The authors' codebook i takes channels i ... i + d - 1, so that most channels reach no code."""
+    made = quantiser(4, 8, 2)
+    features = draw(3, 8, 2, 2).requires_grad_()
+    made(features).commitment.sum().backward()
+    assert features.grad is not None
+    assert (features.grad != 0).all()
+    for channel in range(8):
+        moved = features.detach().clone()
+        moved[:, channel] += 100
+        changed = (made.indices(moved) != made.indices(features)).unflatten(1, (4, 4)).any(2).any(0)
+        assert changed.nonzero().flatten().tolist() in ([], [channel // 2])
+
+
+def test_codes_go_to_the_decoder_and_gradients_straight_through() -> None:
+    made, features = quantiser(), draw(4, 6, 2, 3).requires_grad_()
+    found = made(features)
+    assert torch.allclose(found.features, made.to_map(made.lookup(found.indices), 2, 3), atol=1e-6)
+    weights = draw(4, 6, 2, 3, seed=3)
+    (found.features * weights).sum().backward()
+    assert torch.allclose(features.grad, weights)  # type: ignore[arg-type]
+
+
+def test_the_commitment_is_the_summed_squared_distance() -> None:
+    made, features = quantiser(), draw(4, 6, 2, 3)
+    found = made(features)
+    assert torch.allclose(found.commitment, (features - found.features).square().flatten(1).sum(1), rtol=1e-4)
+
+
+def test_the_codes_are_moving_averages_of_their_features() -> None:
+    made = quantiser(1, 2, 1, decay=0.75, restart=0.0)
+    made.codes.copy_(torch.tensor([[[-1.0], [1.0]]]))
+    made.uses.copy_(torch.tensor([[0.5, 0.5]]))
+    made.sums.copy_(made.codes * 0.5)
+    made.train()(torch.tensor([[[[-3.0, 2.0, 4.0, 3.0]]]]))
+    made.update()
+    uses = torch.tensor([0.75 * 0.5 + 0.25 * 1 / 4, 0.75 * 0.5 + 0.25 * 3 / 4])
+    sums = torch.tensor([0.75 * -0.5 + 0.25 * -3 / 4, 0.75 * 0.5 + 0.25 * 9 / 4])
+    assert torch.allclose(made.uses[0], uses)
+    assert torch.allclose(made.codes[0, :, 0], sums / uses)
+
+
+def test_a_forward_pass_changes_nothing_and_an_update_without_one_neither() -> None:
+    made = quantiser().train()
+    before = {name: value.clone() for name, value in made.state_dict().items()}
+    made.update()
+    made(draw(4, 6, 2, 3))
+    assert all(torch.equal(value, before[name]) for name, value in made.state_dict().items())
+    made.update()
+    assert not torch.equal(made.codes, before["codes"])
+
+
+def test_questions_outside_training_are_not_learned_from() -> None:
+    made = quantiser().eval()
+    made(draw(4, 6, 2, 3))
+    before = made.codes.clone()
+    made.update()
+    assert torch.equal(made.codes, before)
+
+
+def clusters(seed: int) -> torch.Tensor:
+    """Sixteen tight clusters, nine tenths of all places in one of them, as backgrounds are: features (32, 2, 4, 4)."""
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.cartesian_prod(torch.arange(4.0), torch.arange(4.0)) * 10
+    which = torch.randint(16, (32, 4, 4), generator=generator)
+    which = torch.where(torch.rand(32, 4, 4, generator=generator) < 0.9, 0, which)
+    return (centres[which] + 0.1 * torch.randn(32, 4, 4, 2, generator=generator)).permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize(("restart", "covers"), [(0.1, True), (0.0, False)])
+def test_dead_codes_start_anew_until_every_cluster_has_its_code(restart: float, covers: bool) -> None:
+    made = Quantiser(1, 32, 2, restart=restart).train()
+    made.uses.fill_(1 / 32)
+    made.codes.copy_(100 + draw(1, 32, 2))  # far away, so that only one of them is ever next to a feature
+    made.sums.copy_(made.codes / 32)
+    generator = torch.Generator().manual_seed(0)
+    for step in range(800):
+        made(clusters(step), generator)
+        made.update()
+    error = made.eval()(clusters(1000)).commitment.mean().item() / 16
+    assert (error < 0.1) == covers
+    used, perplexity = usage(made.uses[0])
+    assert torch.isfinite(made.codes).all()
+    assert 0 < used <= 1
+    assert 1 <= perplexity <= 32
+
+
+def test_the_same_generator_gives_the_same_restarts() -> None:
+    ends = []
+    for seed in (0, 0, 1):
+        made = quantiser(1, 8, 2).train()
+        made(draw(2, 2, 4, 4), torch.Generator().manual_seed(seed))
+        made.update()
+        ends.append(made.codes.clone())
+    assert torch.equal(ends[0], ends[1])
+    assert not torch.equal(ends[0], ends[2])
+
+
+def test_fewer_places_than_codes_can_be_learned_from() -> None:
+    made = Quantiser(2, 16, 3).train()
+    made(draw(1, 6, 1, 1))
+    made.update()
+    assert torch.isfinite(made.codes).all()
+
+
+def test_usage_and_perplexity_in_closed_form() -> None:
+    used, perplexity = usage(torch.tensor([[1.0, 1.0, 2.0, 0.0], [5.0, 0.0, 0.0, 0.0]]))
+    assert used.tolist() == [0.75, 0.25]
+    assert perplexity.tolist() == pytest.approx([math.exp(0.5 * math.log(4) + 0.5 * math.log(2)), 1.0])
+
+
+@pytest.mark.gpu
+def test_cpu_and_gpu_agree() -> None:
+    made, features = quantiser(), draw(4, 6, 2, 3)
+    expected = made(features)
+    found = made.to("cuda")(features.to("cuda"))
+    assert torch.equal(found.indices.cpu(), expected.indices)
+    assert torch.allclose(found.commitment.cpu(), expected.commitment, rtol=1e-3)
