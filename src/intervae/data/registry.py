@@ -91,7 +91,7 @@ def load_data(
     pair = as_size(size)
     square = pair[0] if pair is not None and pair[0] == pair[1] else pair
     common = {"size": square, "kinds": kinds, "validation": float(validation), "test": float(test), "seed": int(seed), "group": group}
-    pairs = transition_options(transitions)
+    pairs = transition_options(transitions, int(seed))
     fractions = FRACTIONS if pairs is not None and (validation, test) == (0.1, 0.2) else {}
     if isinstance(source, str) and source in _entries:
         return _load_registered(_entries[source], common, fractions, variables, options, pairs)
@@ -166,7 +166,7 @@ def _load_registered(
 
 
 def _pair(dataset: Dataset, pairs: dict[str, Any]) -> Dataset:
-    kept = {**dataset.source, "options": {**dataset.source.get("options", {}), "transitions": _plain(pairs) or True}}
+    kept = {**dataset.source, "options": {**dataset.source.get("options", {}), "transitions": _plain(pairs)}}
     return replace(with_transitions(dataset, **pairs), source=kept)
 
 

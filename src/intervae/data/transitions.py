@@ -85,7 +85,7 @@ def action_factors(actions: Sequence[str]) -> tuple[tuple[str, ...], Tensor]:
     return factors, torch.tensor([factors.index(name) for name in changed], dtype=torch.int64)
 
 
-def transition_options(given: bool | str | Mapping[str, Any]) -> dict[str, Any] | None:
+def transition_options(given: bool | str | Mapping[str, Any], seed: int = 0) -> dict[str, Any] | None:
     """Options of `with_transitions`, given as True, a mapping or one text such as "cyclic=azimuth;draws=1000"; None for no transitions."""
     if isinstance(given, str):
         parts = [part.partition("=") for part in given.split(";") if part.strip()]
@@ -98,7 +98,7 @@ def transition_options(given: bool | str | Mapping[str, Any]) -> dict[str, Any] 
     for name in options:
         if name not in known:
             raise unknown("option of transitions", name, known)
-    return None if given is False else options
+    return None if given is False else {"seed": seed, **options}
 
 
 def with_transitions(
@@ -151,10 +151,11 @@ def with_transitions(
     pairs = []
     for number, split in enumerate(SPLITS):
         inside = np.flatnonzero((part[first] == number) & (part[second] == number))
+        _check_counts(dataset.name, split, action[inside], actions, every=balanced or split == "train")
         kept = _balance(inside, action, len(actions), rng) if balanced else inside
-        _check_counts(dataset.name, split, action[kept], actions)
-        before, after, which = (torch.from_numpy(array) for array in (row[first[kept]], row[second[kept]], action[kept]))
-        pairs.append(Transitions(before, after, which, actions, torch.arange(len(actions)) // 2, chosen))
+        which = {"before": row[first[kept]], "after": row[second[kept]], "action": action[kept]}
+        tensors = {name: torch.from_numpy(array) for name, array in which.items()}
+        pairs.append(Transitions(**tensors, action_names=actions, factor_of_action=torch.arange(len(actions)) // 2, factor_names=chosen))
     return replace(dataset, transitions=DatasetTransitions(*pairs), actions=actions)
 
 
@@ -162,7 +163,7 @@ def _split_anew(dataset: Dataset, seed: int) -> Dataset:
     """The same pictures in new random splits."""
     parts = (dataset.train, dataset.validation, dataset.test)
     whole = type(dataset.train)(**{name: torch.cat([part.fields[name] for part in parts]) for name in dataset.train.fields})
-    rows = split_rows(len(whole), **FRACTIONS, seed=seed)
+    rows = split_rows(len(whole), validation=FRACTIONS["validation"], test=FRACTIONS["test"], seed=seed)
     train, validation, test = (whole[torch.from_numpy(chosen)] for chosen in rows)
     measured = tuple(v.measured_on(train.labels[:, i].double().numpy()) for i, v in enumerate(dataset.variables))
     return replace(dataset, train=train, validation=validation, test=test, variables=measured)
@@ -266,10 +267,10 @@ def _balance(rows: np.ndarray, action: np.ndarray, actions: int, rng: np.random.
     return np.sort(order[rank < counts.min()])
 
 
-def _check_counts(data: str, split: str, action: np.ndarray, actions: Sequence[str]) -> None:
+def _check_counts(data: str, split: str, action: np.ndarray, actions: Sequence[str], *, every: bool) -> None:
     counts = np.bincount(action, minlength=len(actions))
     missing = [name for name, count in zip(actions, counts, strict=True) if not count]
-    if missing and (split == "train" or len(missing) == len(actions)):
+    if missing and (every or len(missing) == len(actions)):
         raise DataError(
             f"{data}: the {split} split has no pair for the action {missing[0]}; "
             f"give more pictures, draw other splits (splits='random'), or leave the factor out (factors=)."
