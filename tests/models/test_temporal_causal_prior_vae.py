@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
-from intervae.data.base import Batch, Dataset
+from intervae.data.base import Batch, Dataset, Split
 from intervae.data.simulators import Motion
 from intervae.errors import DataError, QueryError, UsageError
 from intervae.models import TemporalCausalPriorVAE
 from intervae.models.causal_prior_vae import gaussian_head
+from intervae.models.temporal_causal_prior_vae import Foreseen, choose
 
 SMALL: dict[str, Any] = {"latents": 2, "widths": (16,), "background_size": 3, "epochs": 1, "refit_epochs": 1, "batch_size": 16, "warm_up": 8}
 END = torch.tensor(math.inf)  # the step at which every schedule is over
@@ -77,7 +79,7 @@ def test_edges_go_forward_in_time_only(data: Dataset) -> None:
     assert model.sem.allowed.sum() == 48  # the paper's candidates
     for j, i in model.sem.allowed.nonzero().tolist():
         assert j // 4 < i // 4
-    fitted = make(data)
+    fitted = make(data, selection="gumbel")
     fitted.fit(data)
     assert fitted.graph.edges
     assert all(cause[1] < effect[1] for cause, effect, _ in fitted.graph.edges)
@@ -107,7 +109,7 @@ def test_the_loss_is_the_papers_with_the_closed_form_divergence(data: Dataset) -
 
 
 def test_beta_rises_and_the_penalty_starts_when_they_are_told(data: Dataset) -> None:
-    model = make(data, sparsity=3.0, sparsity_from=4, warm_up=8, beta=2.0)
+    model = make(data, selection="gumbel", sparsity=3.0, sparsity_from=4, warm_up=8, beta=2.0)
     for step, beta, sparsity in ((0, 0.0, 0.0), (2, 0.5, 0.0), (4, 1.0, 3.0), (8, 2.0, 3.0), (math.inf, 2.0, 3.0)):
         terms = {key: value.item() for key, value in model.loss(batch_of(data, step=torch.tensor(float(step))), seeded(0)).items()}
         assert terms["edges"] == pytest.approx(12 / (1 + math.exp(-2.0)), rel=1e-5)
@@ -164,7 +166,7 @@ def test_the_refit_survives_causes_that_say_the_same(data: Dataset, monkeypatch:
 
 
 def test_edges_more_probable_than_not_are_fixed_and_no_longer_drawn(data: Dataset) -> None:
-    model = make(data, sparsity=5.0)
+    model = make(data, selection="gumbel", sparsity=5.0)
     with torch.no_grad():
         model.sem.edge_logits.copy_(-model.sem.allowed)
         for cause, effect in ((0, 4), (2, 4)):
@@ -178,6 +180,63 @@ def test_edges_more_probable_than_not_are_fixed_and_no_longer_drawn(data: Datase
     again = model.loss(batch_of(data), seeded(0))
     assert all(torch.equal(terms[key], again[key]) for key in ("loss", "reconstruction", "prediction", "kl"))
     assert np.array(model.state_to_log()["adjacency"]).shape == (9, 9)
+
+
+def test_the_alignment_changes_the_latents_and_no_picture(data: Dataset) -> None:
+    model, clips = make(data, STEADY), data.test.images
+    before, pictures = model.encode(clips), model.reconstruct(clips)
+    model.align(data, 0)
+    after = model.encode(clips)
+    assert torch.allclose(model.reconstruct(clips), pictures, atol=1e-4)
+    assert not torch.allclose(after[:, :6], before[:, :6], atol=1e-2)
+    assert torch.equal(after[:, 6:], before[:, 6:])
+    _, factor, log_det = model.posterior(clips.float() / 255)
+    assert torch.allclose(log_det, torch.linalg.slogdet(factor)[1], atol=1e-4)
+    early = model.encode(data.train.images)[:, :4, 0].reshape(-1, 2)
+    assert early.mean(0).abs().max() < 1e-3
+    again = model.alignment.clone()
+    model.align(data, 0)  # what is aligned stays, but for signs
+    assert torch.allclose(model.alignment.abs(), again.abs(), rtol=1e-2, atol=1e-3)
+
+
+def test_the_sweep_takes_the_sparsest_graph_that_still_foresees_every_frame() -> None:
+    def graph(count: int, *errors: float) -> Foreseen:
+        edges = torch.zeros(3, 3)
+        edges.flatten()[:count] = 1
+        return Foreseen(edges, 0.0, 0.0, errors)
+
+    path = [graph(4, 0.2, 0.1), graph(3, 0.2, 0.09), graph(2, 0.2, 0.104), graph(1, 0.2, 0.106), graph(0, 0.3, 0.1)]
+    assert choose(path, 0.05).count == 2
+    assert choose(path, 0.1).count == 1
+    assert choose(path, 0.0).count == 3
+    assert choose(path, 1.0).count == 0
+
+
+def test_edges_are_chosen_by_how_validation_frames_are_foreseen(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Latents that move by a known SEM; a decoder that shows them: the four true edges are found."""
+    model = make(data)
+    z = torch.randn(600, 6, generator=seeded(0))
+    z[:, 4:] = 2 * z[:, 2:4] - z[:, :2] + 0.05 * z[:, 4:]
+    clips = torch.zeros(600, 3, 1, 12, 12)
+    clips[..., 0, 0, :2] = z.reshape(600, 3, 2) / 40 + 0.5  # two pixels are the latents
+    train, held = (Split((part * 255).to(torch.uint8), torch.zeros(len(part), 6)) for part in (clips[:500], clips[500:]))
+    many = replace(data, train=train, validation=held)
+
+    def read(frames: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean = (frames[:, :, 0, 0, :2].flatten(1) - 0.5) * 40
+        return mean, 0.01 * torch.eye(6).expand(len(mean), 6, 6), torch.zeros(len(mean))
+
+    def show(latents: Tensor, codes: Tensor) -> Tensor:
+        pictures = torch.zeros(len(latents), 3, 1, 12, 12)
+        pictures[..., 0, 0, :2] = latents / 40 + 0.5
+        return pictures
+
+    monkeypatch.setattr(model, "posterior", read)
+    monkeypatch.setattr(model, "draw_frames", show)
+    model.choose_edges(many, 0)
+    found = {(cause, effect): weight for cause, effect, weight in model.graph.edges}
+    assert found.keys() == STEADY.keys()
+    assert [found[edge] for edge in STEADY] == pytest.approx(list(STEADY.values()), abs=0.02)
 
 
 # ---- queries --------------------------------------------------------------------------------------------------------

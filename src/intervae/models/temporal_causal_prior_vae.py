@@ -7,7 +7,8 @@ Reduction: sum over pixels and latents, mean over the batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -17,9 +18,10 @@ from torch.nn import functional
 from intervae.causal.graph import CausalGraph
 from intervae.causal.sem import SEM
 from intervae.causal.sem_divergence import divergence
-from intervae.data.base import Batch, Dataset, Spec
+from intervae.causal.sem_path import Pruned, fit_linear, predictable_directions, pruning_path
+from intervae.data.base import Batch, Dataset, Spec, Split
 from intervae.errors import DataError, QueryError, UsageError
-from intervae.models.base import as_tensor, in_batches, repeat_rows
+from intervae.models.base import QUERY_BATCH, as_tensor, in_batches, repeat_rows
 from intervae.models.causal import CausalModel
 from intervae.models.causal_prior_vae import gaussian_head
 from intervae.models.phases import Phase, Player, Schedule, Terms
@@ -27,7 +29,7 @@ from intervae.nets.images import MLPDecoder, MLPEncoder, build_decoder, build_en
 
 BANK = 2048  # background codes kept from the training split, from which sample() draws
 REFITTED_ON = 8192  # training clips whose latents the coefficients are refitted to
-NO_SPREAD = 1e-3  # directions in which causes vary less than this, relative to the most, are rounding and get no coefficient
+SMALLEST_SCALE = 1e-3  # of a noise
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,15 @@ class TemporalCausalPriorVAESettings:
     reconstruction_weight: float = 10.0  # of the squared errors
     beta: float = 1.0  # weight of the divergence from the SEM, after the warm-up
     warm_up: int = 1500  # steps over which beta rises from 0
-    sparsity: float = 5.0  # weight of the expected number of edges [lambda]
-    sparsity_from: int = 0  # step at which the penalty starts
+    selection: Literal["path", "gumbel"] = "path"  # of edges: the sparsest graph that still foresees frames, or masks under a penalty
+    tolerance: float = 0.05  # by how much the errors of foreseen validation frames may grow for a sparser graph (path)
+    rounds: int = 2  # of choosing the edges and training with them, which sets free what the edges of the round before held (path)
+    sparsity: float = 5.0  # weight of the expected number of edges [lambda] (gumbel)
+    sparsity_from: int = 0  # step at which the penalty starts (gumbel)
     temperature: float = 0.5  # of the Gumbel masks
     scale: float = 1.0  # standard deviation of the noises at the start; it is learned
-    epochs: int = 60  # while the edges are learned
-    refit_epochs: int = 10  # with the edges fixed and without the penalty
+    epochs: int = 60  # with all edges, or while they are learned
+    refit_epochs: int = 10  # of each round, with the edges fixed and without the penalty
     batch_size: int = 100
     learning_rate: float = 2e-3
     schedule: Schedule = "constant"  # of the learning rate
@@ -58,6 +63,19 @@ class TemporalCausalPriorVAESettings:
     def __post_init__(self) -> None:
         if min(self.latents, self.window - 1, self.background_size, self.warm_up) < 1 or self.scale <= 0:
             raise UsageError("latents, background_size and warm_up must be 1 or more, window 2 or more, scale larger than 0.")
+
+
+@dataclass(frozen=True)
+class Foreseen(Pruned):
+    """A graph of the path, and the mean squared errors of the validation frames 2 .. W that it foresees from those before."""
+
+    errors: tuple[float, ...]
+
+
+def choose(path: Sequence[Foreseen], tolerance: float) -> Foreseen:
+    """The graph with the fewest edges under which no frame's error is larger than with all edges by more than `tolerance`, relatively."""
+    limits = [(1 + tolerance) * error for error in path[0].errors]
+    return min((graph for graph in path if all(e <= most for e, most in zip(graph.errors, limits, strict=True))), key=lambda graph: graph.count)
 
 
 class TemporalCausalPriorVAE(CausalModel):
@@ -75,6 +93,9 @@ class TemporalCausalPriorVAE(CausalModel):
     bank: Tensor
     fixed: Tensor
     is_fixed: Tensor
+    alignment: Tensor
+    offset: Tensor
+    alignment_log_det: Tensor
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
         if spec.frames is None:
@@ -87,7 +108,9 @@ class TemporalCausalPriorVAE(CausalModel):
         settings, k, shape = self.settings, self.settings.latents, self.spec.image_shape
         time = torch.arange(settings.window).repeat_interleave(k)
         allowed = (time[:, None] < time[None, :]).float()
-        self.sem = SEM(allowed, form="linear", scales=[settings.scale] * len(time), learn_scales=True, temperature=settings.temperature)
+        learn = settings.selection == "gumbel"
+        scales = [settings.scale] * len(time)
+        self.sem = SEM(allowed, form="linear", scales=scales, learn_scales=True, learn_edges=learn, temperature=settings.temperature)
         self.frame_encoder = self._encoder(k + k * (k + 1) // 2)
         self.background_encoder = self._encoder(settings.background_size)
         inputs, mlp = k + settings.background_size, settings.network == "mlp"
@@ -97,6 +120,9 @@ class TemporalCausalPriorVAE(CausalModel):
         self.register_buffer("bank", torch.zeros(BANK, settings.background_size))
         self.register_buffer("fixed", torch.zeros_like(allowed))  # the edges, once they are chosen
         self.register_buffer("is_fixed", torch.zeros(()))
+        self.register_buffer("alignment", torch.eye(k))  # T and t of the map after the encoder, the same for every frame
+        self.register_buffer("offset", torch.zeros(k))
+        self.register_buffer("alignment_log_det", torch.zeros(()))
 
     def _encoder(self, outputs: int) -> nn.Module:
         settings = self.settings
@@ -109,6 +135,7 @@ class TemporalCausalPriorVAE(CausalModel):
         """q of all frames (B, W, C, H, W'): mean (B, W k), block-diagonal factor (B, W k, W k), log-determinant (B,)."""
         frames, k = clips.shape[1], self.settings.latents
         mean, factor, log_det = gaussian_head(self.frame_encoder(clips.flatten(0, 1)), k)
+        mean, factor, log_det = mean @ self.alignment.T + self.offset, self.alignment @ factor, log_det + self.alignment_log_det
         blocks = torch.eye(frames, device=clips.device)[:, None, :, None] * factor.unflatten(0, (-1, frames))[:, :, :, None, :]
         return mean.reshape(-1, frames * k), blocks.reshape(-1, frames * k, frames * k), log_det.unflatten(0, (-1, frames)).sum(1)
 
@@ -138,9 +165,11 @@ class TemporalCausalPriorVAE(CausalModel):
         kl = divergence("tangent", mean, factor, self.sem, z=z, edges=edges, generator=generator, pivots=1, log_det=log_det).mean()
         step = batch["step"]
         beta = settings.beta * (step / settings.warm_up).clamp(max=1.0) * (1 - self.is_fixed) + settings.beta * self.is_fixed
-        expected = self.sem.expected_edges()
+        expected = self.edges.sum()
         penalty = settings.sparsity * (step >= settings.sparsity_from).to(expected.dtype) * (1 - self.is_fixed)
-        total = settings.reconstruction_weight * (reconstruction + prediction) + beta * kl + penalty * expected
+        total = settings.reconstruction_weight * (reconstruction + prediction) + beta * kl
+        if self.sem.learn_edges:
+            total = total + penalty * expected
         return {"loss": total, "reconstruction": reconstruction, "prediction": prediction, "kl": kl, "edges": expected}
 
     def _window(self, clips: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -158,13 +187,76 @@ class TemporalCausalPriorVAE(CausalModel):
 
     # ---- training ---------------------------------------------------------------------------------------------------
     def phases(self) -> list[Phase]:
-        """Everything together; then the edges are fixed and their coefficients fitted without the penalty, which shrinks them."""
+        """All edges, or masks that the penalty closes; then the edges are fixed and the coefficients fitted to them, without the penalty."""
         settings = self.settings
         player = Player(self.loss, learning_rate=settings.learning_rate)
         same: dict[str, Any] = {"batch_size": settings.batch_size, "schedule": settings.schedule}
         whole = Phase("clips", (player,), epochs=settings.epochs, **same)
         refit = Phase("refit", (player,), epochs=settings.refit_epochs, **same)
-        return [whole, Phase("edges", prepare=self.fix_edges), refit, Phase("coefficients", prepare=self.refit)]
+        coefficients = Phase("coefficients", prepare=self.refit)
+        if settings.selection == "gumbel":
+            return [whole, Phase("edges", prepare=self.fix_edges), refit, coefficients]
+        rounds: list[Phase] = []
+        for turn in range(1, settings.rounds + 1):
+            rounds += [Phase(f"alignment {turn}", prepare=self.align), Phase(f"edges {turn}", prepare=self.choose_edges)]
+            rounds.append(replace(refit, name=f"refit {turn}"))
+        return [whole, *rounds, coefficients]
+
+    @torch.no_grad()
+    def align(self, data: Dataset, seed: int) -> None:
+        """Turn the latents, all frames alike, so that those which time predicts stand apart from those which it does not, and centre them; the
+        decoder's first layer undoes it, so that every picture stays as it was."""
+        k = self.settings.latents
+        means, second = self._moments(data, seed)
+        centre = means.unflatten(1, (-1, k))[:, :-1].mean((0, 1))
+        whole = means.mean(0) - centre.repeat(self.settings.window)
+        shifted = second - torch.outer(means.mean(0), means.mean(0)) + torch.outer(whole, whole)  # of the latents less the centre
+        turn, _ = predictable_directions(shifted, k)
+        turn, centre = turn.to(self.offset), centre.to(self.offset)
+        first = next(layer for layer in self.decoder.modules() if isinstance(layer, nn.Linear))
+        first.bias.add_(first.weight[:, :k] @ centre)
+        first.weight[:, :k] = torch.linalg.solve(turn.T, first.weight[:, :k].T).T  # W T^-1
+        self.alignment.copy_(turn @ self.alignment)
+        self.alignment_log_det.copy_(torch.linalg.slogdet(self.alignment)[1])
+        self.offset.copy_(turn @ (self.offset - centre))
+
+    def _moments(self, data: Dataset, seed: int) -> tuple[Tensor, Tensor]:
+        """Posterior means (N, d) of training clips, and the mean of z z^T (d, d) over clips and draws; on the CPU in double precision."""
+        means, spread, split = [], torch.zeros(self.fixed.shape, dtype=torch.float64), self._rows(data, seed)
+        for part in split.images.split(QUERY_BATCH):
+            mean, factor, _ = self.posterior(self._frames(part[:, : self.settings.window]))
+            means.append(mean.cpu().double())
+            spread += (factor @ factor.mT).sum(0).cpu().double() / len(split)
+        mean = torch.cat(means)
+        return mean, mean.T @ mean / len(mean) + spread
+
+    def _rows(self, data: Dataset, seed: int) -> Split:
+        rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:REFITTED_ON]
+        return data.train[rows.to(data.train.device)]
+
+    @torch.no_grad()
+    def choose_edges(self, data: Dataset, seed: int) -> None:
+        """The sparsest graph of the path from all edges to none under which every frame of the validation clips is foreseen about as well."""
+        path = self.sparsity_path(data, seed)
+        self.fixed.copy_(choose(path, self.settings.tolerance).edges)
+        self.is_fixed.fill_(1.0)
+        self.refit(data, seed)
+
+    @torch.no_grad()
+    def sparsity_path(self, data: Dataset, seed: int = 0) -> list[Foreseen]:
+        """Every graph from all edges to none, the least useful edge gone first, with the errors of the frames that it foresees."""
+        means, second = self._moments(data, seed)
+        split = data.validation if len(data.validation) else data.train
+        clips, behind = self.as_images(split.images), split.fields.get("background")
+        latents = self.encode(split.images, background=behind)
+        z, codes = latents[:, : len(self.fixed), 0], latents[:, len(self.fixed) :, 0]
+        found = []
+        for pruned in pruning_path(second, self.sem.allowed.cpu()):
+            weights = fit_linear(means, pruned.edges)[0].to(z)
+            pictures = self.draw_frames((z @ weights).unflatten(1, (-1, self.settings.latents)), codes).clamp(0, 1)
+            errors = (pictures - clips[:, : self.settings.window]).square().mean((0, 2, 3, 4))[1:]
+            found.append(Foreseen(pruned.edges, pruned.penalty, pruned.cost, tuple(errors.tolist())))
+        return found
 
     @torch.no_grad()
     def fix_edges(self, data: Dataset, seed: int) -> None:
@@ -176,24 +268,13 @@ class TemporalCausalPriorVAE(CausalModel):
     @torch.no_grad()
     def refit(self, data: Dataset, seed: int) -> None:
         """Coefficients and noise scales by least squares on the training split's latents, each variable on its parents; and the backgrounds
-        from which sample() draws. On the CPU, which solves it even where causes say the same."""
-        rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:REFITTED_ON]
-        split = data.train[rows.to(data.train.device)]
-        latents, d = self.encode(split.images, background=split.fields.get("background"))[..., 0].cpu(), len(self.fixed)
-        z, codes, edges = latents[:, :d].double(), latents[:, d:], self.fixed.cpu()
-        self.bank.copy_(repeat_rows(codes, BANK))
-        weights, scales = torch.zeros(d, d), torch.ones(d)
-        for i in range(d):
-            parents = edges[:, i].nonzero()[:, 0]
-            residual = z[:, i]
-            if len(parents):
-                # the default driver, gelsy, gives other answers to the same question where causes say nearly the same
-                slopes = torch.linalg.lstsq(z[:, parents], z[:, i : i + 1], rcond=NO_SPREAD, driver="gelsd").solution[:, 0]
-                weights[parents, i] = slopes.to(weights.dtype)
-                residual = residual - z[:, parents] @ slopes
-            scales[i] = residual.square().mean().sqrt().clamp(min=1e-3)
+        from which sample() draws."""
+        split, d = self._rows(data, seed), len(self.fixed)
+        latents = self.encode(split.images, background=split.fields.get("background"))[..., 0].cpu()
+        self.bank.copy_(repeat_rows(latents[:, d:], BANK))
+        weights, scales = fit_linear(latents[:, :d], self.fixed)
         self.sem.weights.copy_(weights)
-        self.sem.log_scales.copy_(scales.log())
+        self.sem.log_scales.copy_(scales.clamp(min=SMALLEST_SCALE).log())
 
     def state_to_log(self) -> dict[str, Any]:
         return {"adjacency": self._over_all_names(self.edges * self.sem.weights).tolist()}
