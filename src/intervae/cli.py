@@ -388,6 +388,7 @@ def reproduce(
     only: Annotated[str, typer.Option(help="Run the jobs with this in their name, for a later table.", show_default=False)] = "",
     together: Annotated[int | None, typer.Option(min=1, help="Runs at once.", show_default="8 on a GPU, else 1")] = None,
     table: Annotated[bool, typer.Option("--table", help="Run nothing: only write page and figure again from NAME.json.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A short form on one seed, a few minutes on a CPU, as NAME-quick.")] = False,
 ) -> None:
     """Run an experiment and print its table beside the paper's numbers."""
     from rich.markdown import Markdown
@@ -395,17 +396,18 @@ def reproduce(
     from intervae.experiments import EXPERIMENTS, find, write_table
     from intervae.experiments import reproduce as run_by_name
 
-    known = find(experiment, EXPERIMENTS)
+    asked = find(experiment, EXPERIMENTS)
+    known = asked.quick_form if quick else asked
     if table:
         write_table(known, results)
     else:
-        how = {"only": only, "together": together, "overwrite": overwrite}
+        how = {"only": only, "together": together, "overwrite": overwrite, "quick": quick}
         run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, tell=say, **how)
         if only:
-            return say(f"the numbers are in {runs / experiment}; without --only the table is made")
-    out.print(Markdown((results / f"{experiment}.md").read_text(encoding="utf-8")), width=max(out.width, 120))
+            return say(f"the numbers are in {runs / known.name}; without --only the table is made")
+    out.print(Markdown((results / f"{known.name}.md").read_text(encoding="utf-8")), width=max(out.width, 120))
     written = [".json"] * (not table) + [".md"] + [".png"] * (known.figure is not None)
-    return say(f"wrote {results / experiment}" + (" and ".join([", ".join(written[:-1]), written[-1]]) if len(written) > 1 else written[0]))
+    return say(f"wrote {results / known.name}" + (" and ".join([", ".join(written[:-1]), written[-1]]) if len(written) > 1 else written[0]))
 
 
 if __name__ == "__main__":

@@ -422,6 +422,44 @@ def test_the_page_is_written_again_from_the_numbers_alone(tmp_path: Path, monkey
     assert (tmp_path / "results" / "scripted.md").read_bytes() == kept["results/scripted.md"]
 
 
+def test_the_quick_form_runs_its_own_jobs_on_one_seed_beside_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = replace(scripted(7.0).jobs[0], variant="short")
+    experiment = replace(scripted(1.0, 2.0, seeds=2), quick=(short,))
+    monkeypatch.setattr(experiments, "EXPERIMENTS", (experiment,))
+    words = ["reproduce", "scripted", "--runs", tmp_path / "runs", "--results", tmp_path / "results", "--device", "cpu"]
+    succeeded(intervae(*words))
+    shown = succeeded(intervae(*words, "--quick")).out
+    assert f"wrote {tmp_path / 'results' / 'scripted-quick'}.json and .md" in shown
+    whole, quick = (json.loads((tmp_path / "results" / f"{name}.json").read_text()) for name in ("scripted", "scripted-quick"))
+    check_format(quick)
+    assert [list(row["per_seed"].values()) for row in quick["rows"]] == [[7.0], [14.0]]
+    assert [list(row["per_seed"].values()) for row in whole["rows"]] == [[1.0, 2.0], [2.0, 4.0]]
+    assert quick["command"] == "intervae reproduce scripted --quick"
+    assert (tmp_path / "runs" / "scripted-quick" / "made-method-short-0" / "numbers.json").is_file()
+    (tmp_path / "results" / "scripted-quick.md").unlink()
+    succeeded(intervae(*words, "--quick", "--table"))
+    assert "Scripted: the quick form" in (tmp_path / "results" / "scripted-quick.md").read_text()
+    monkeypatch.setattr(experiments, "EXPERIMENTS", (scripted(1.0),))
+    refused(intervae(*words, "--quick"), 2, "scripted has no quick form")
+
+
+def test_pictures_of_the_first_run_are_put_beside_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = replace(scripted(1.0, 2.0), pictures=("graph", "absent"))
+    plain = Scripted.run
+
+    def run(job: Scripted, seed: int, device: str, folder: Path) -> dict[str, float]:
+        (folder / "figures").mkdir(parents=True)
+        (folder / "figures" / "graph.png").write_bytes(b"picture %d" % seed)
+        return plain(job, seed, device, folder)
+
+    monkeypatch.setattr(Scripted, "run", run)
+    go(experiment, tmp_path)
+    assert (tmp_path / "results" / "scripted-graph.png").read_bytes() == b"picture 0"
+    page = (tmp_path / "results" / "scripted.md").read_text()
+    assert "![graph](scripted-graph.png)" in page
+    assert "absent" not in page
+
+
 # ---- the registered experiments and the committed results -----------------------------------------------------------
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.name)
 def test_a_registered_experiment_names_what_exists(experiment: Experiment) -> None:
@@ -445,5 +483,8 @@ def test_committed_results_have_the_format_all_seeds_and_a_page_made_from_them(p
     assert document["experiment"] == path.stem
     assert re.fullmatch(r"[0-9a-f]{7,}(, [0-9a-f]{7,})*", document["revision"]), "made from a tree with uncommitted changes, or from none"
     experiment = find(path.stem, EXPERIMENTS)
-    assert all(len(row["per_seed"]) >= experiment.seeds for row in document["rows"])
-    assert path.with_suffix(".md").read_text(encoding="utf-8") == markdown(experiment, document)  # intervae reproduce NAME --table
+    least = min(job.seeds or experiment.seeds for job in experiment.jobs)
+    assert all(len(row["per_seed"]) >= least for row in document["rows"])
+    assert max(len(row["per_seed"]) for row in document["rows"]) >= experiment.seeds
+    pictures = [name for name in experiment.pictures if path.with_name(f"{path.stem}-{name}.png").is_file()]
+    assert path.with_suffix(".md").read_text(encoding="utf-8") == markdown(experiment, document, pictures)  # intervae reproduce NAME --table

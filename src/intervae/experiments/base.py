@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import math
+import shutil
 import statistics
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,8 @@ class Experiment:
         shown: metrics of the page, a line for each job and part.
         columns: metrics of a first table that has one line for each job; without any, there is no such table.
         figure: draws NAME.png from a path and the rows, of which each has the job's `variant` and the `part` that it is about.
+        pictures: names of figures/*.png in the run of the first job and seed that are copied to NAME-*.png and shown on the page.
+        quick: jobs of a short form of the same thing, `--quick`, run with one seed and written as NAME-quick.
     """
 
     name: str
@@ -135,6 +138,16 @@ class Experiment:
     notes: str = ""
     columns: tuple[str, ...] = ()
     figure: Callable[[Path, Sequence[Mapping[str, Any]]], None] | None = None
+    pictures: tuple[str, ...] = ()
+    quick: tuple[Job, ...] = ()
+
+    @property
+    def quick_form(self) -> Experiment:
+        """The experiment that `--quick` runs."""
+        if not self.quick:
+            raise UsageError(f"{self.name} has no quick form; run it without --quick.")
+        title = f"{self.title}: the quick form"
+        return replace(self, name=f"{self.name}-quick", title=title, jobs=tuple(replace(job, seeds=None) for job in self.quick), seeds=1, quick=())
 
 
 def reproduce(
@@ -148,6 +161,7 @@ def reproduce(
     only: str = "",
     together: int | None = None,
     command: str = "",
+    quick: bool = False,
     tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Run every job on every seed, skipping what `runs` already holds, and write `results`/NAME.json, NAME.md and NAME.png.
@@ -158,6 +172,7 @@ def reproduce(
         only: run the jobs whose key has this in it, and write no table: to spread a grid over machines, each with its part. Bring their
             `runs` together, and the same command without `only` makes the table.
         together: runs at once, on streams of their own; without it, TOGETHER on a GPU and 1 elsewhere.
+        quick: run the quick form, and write NAME-quick.*.
         tell: called with a line after each job and seed.
 
     Returns:
@@ -165,6 +180,9 @@ def reproduce(
     """
     if seeds is not None and seeds < 1:
         raise UsageError(f"--seeds {seeds}: at least one seed is needed.")
+    if quick:
+        command = command or f"intervae reproduce {experiment.name} --quick{f' --seeds {seeds}' if seeds else ''}"
+        experiment = experiment.quick_form
     jobs = [job for job in experiment.jobs if only in job.key]
     if not jobs:
         raise UsageError(f"--only {only}: no job of {experiment.name} has that in its name; they are {', '.join(j.key for j in experiment.jobs)}.")
@@ -219,6 +237,10 @@ def reproduce(
         "rows": rows,
     }
     write_json(Path(results) / f"{experiment.name}.json", document)
+    for name in experiment.pictures:
+        made_picture = folders[0] / "figures" / f"{name}.png"
+        if made_picture.is_file():  # not where only the numbers of a run were brought from another machine
+            shutil.copyfile(made_picture, Path(results) / f"{experiment.name}-{name}.png")
     write_table(experiment, results)
     return document
 
@@ -241,7 +263,8 @@ def write_table(experiment: Experiment, results: str | Path = "results") -> None
     document = read_json(path, "the numbers of the experiment")
     if not isinstance(document, dict) or document.get("experiment") != experiment.name or not document.get("rows"):
         raise RunError(f"{path} does not hold the numbers of {experiment.name}; make it again with `intervae reproduce {experiment.name}`.")
-    write_text(path.with_suffix(".md"), markdown(experiment, document))
+    drawn = [name for name in experiment.pictures if path.with_name(f"{experiment.name}-{name}.png").is_file()]
+    write_text(path.with_suffix(".md"), markdown(experiment, document, drawn))
     if experiment.figure is not None:
         experiment.figure(path.with_suffix(".png"), split_parts(experiment, document["rows"]))
 

@@ -25,13 +25,16 @@ def _starts(words: str, variant: str) -> bool:
     return not variant or words == variant or words.startswith(f"{variant} ")
 
 
-def markdown(experiment: Experiment, document: Mapping[str, Any]) -> str:
-    """The page: where the experiment has `columns`, one line for each job; where it has a figure, that; then every number that is shown."""
+def markdown(experiment: Experiment, document: Mapping[str, Any], pictures: Sequence[str] = ()) -> str:
+    """The page: where the experiment has `columns`, one line for each job; where it has a figure, that, and the `pictures` of its first run that
+    are there; then every number that is shown."""
     lines = [f"# {experiment.title}", "", experiment.notes, ""] if experiment.notes else [f"# {experiment.title}", ""]
     if experiment.columns:
         lines += ["Mean ± standard deviation over seeds; the paper's number in brackets.", "", *summary(experiment, document), ""]
     if experiment.figure is not None:
         lines += [f"![{experiment.title}]({experiment.name}.png)", ""]
+    for name in pictures:
+        lines += [f"![{name}]({experiment.name}-{name}.png)", ""]
     lines += ["## Every number", ""] if experiment.columns else []
     lines += ["| data | model | what | metric | ours (mean ± std over seeds) | lowest seed to highest | paper |", "|---|---|---|---|---|---|---|"]
     for row in document["rows"]:
