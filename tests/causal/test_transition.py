@@ -1,0 +1,326 @@
+"""The causal transition layer against closed forms, finite worlds with known graphs, and each known defect of the authors' code."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call, stack_module_state, vmap
+
+from intervae.causal import transition
+from intervae.causal.transition import (
+    NONE,
+    CausalTransition,
+    Draw,
+    bernoulli,
+    bernoulli_kl,
+    dependency_loss,
+    joint_log_likelihood,
+    log_no_parents,
+)
+
+PLACES, CODES, ACTIONS, BATCH = 6, 5, 3, 4
+
+
+def layer(**options: Any) -> CausalTransition:
+    given = {"codebooks": 1, "width": 16, "heads": 2, "edge_width": 4, **options}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        made = CausalTransition(PLACES, given.pop("codebooks"), CODES, ACTIONS, **given)
+        for parameter in made.parameters():  # no weight is zero, so that what does not depend on something is built so
+            parameter.data += 0.1 * torch.randn_like(parameter)
+    return made
+
+
+def codes(seed: int = 0, batch: int = BATCH) -> Tensor:
+    return torch.randint(CODES, (batch, PLACES), generator=torch.Generator().manual_seed(seed))
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+ACTION = torch.tensor([0, 2, 1, NONE])
+
+
+# ---- graphs ---------------------------------------------------------------------------------------------------------
+def test_edges_are_drawn_as_often_as_they_are_probable() -> None:
+    logits = torch.tensor([-2.0, -0.5, 0.0, 1.0, 3.0])
+    drawn = bernoulli(logits.expand(40000, 5), torch.rand(40000, 5, generator=generator()))
+    assert set(drawn.unique().tolist()) == {0.0, 1.0}
+    assert torch.allclose(drawn.mean(0), torch.sigmoid(logits), atol=0.01)
+
+
+def test_the_most_probable_graph_needs_no_draw() -> None:
+    assert bernoulli(torch.tensor([-2.0, -0.1, 0.1, 2.0]), None).tolist() == [0, 0, 1, 1]
+
+
+def test_absent_edges_have_gradients_too() -> None:
+    """Defect 4: edges sampled to 0 got none."""
+    made, x, y = layer(), codes(), codes(1)
+    nodes = made.nodes(x).detach()
+    logits = torch.zeros(BATCH, 1, PLACES, PLACES, requires_grad=True)
+    edges = bernoulli(logits, torch.rand(logits.shape, generator=generator()))
+    joint_log_likelihood(made.logits(x, nodes, edges, ACTION), y).sum().backward()
+    assert logits.grad is not None
+    absent = edges == 0
+    assert 10 < absent.sum() < absent.numel() - 10
+    assert (logits.grad[absent] != 0).all()
+
+
+def test_the_gradient_of_an_absent_edge_says_what_it_would_bring() -> None:
+    made, x, y = layer(), codes(), codes(1)
+    nodes = made.nodes(x)
+    edges = torch.zeros(BATCH, 1, PLACES, PLACES, requires_grad=True)
+    joint_log_likelihood(made.logits(x, nodes, edges, ACTION), y).sum().backward()
+    step = torch.zeros_like(edges)
+    step[1, 0, 2, 4] = 1e-2
+    with torch.no_grad():
+        values = [joint_log_likelihood(made.logits(x, nodes, sign * step, ACTION), y).sum().item() for sign in (1, -1)]
+    assert edges.grad[1, 0, 2, 4].item() == pytest.approx((values[0] - values[1]) / 2e-2, rel=0.02)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("prior", [0.5, 0.1])
+def test_the_divergence_from_the_prior_is_that_of_bernoulli_variables(prior: float) -> None:
+    """Defect 5: a softmax over all edges made the empty and the full graph cost the same."""
+    probability = torch.tensor([1e-6, 0.1, 0.5, 0.9, 1 - 1e-6], dtype=torch.float64)
+    expected = torch.distributions.kl_divergence(torch.distributions.Bernoulli(probability), torch.distributions.Bernoulli(torch.tensor(prior)))
+    assert torch.allclose(bernoulli_kl(torch.logit(probability), prior), expected.double(), atol=1e-6)
+    empty, full = bernoulli_kl(torch.tensor([-20.0, 20.0]), prior).tolist()
+    assert empty == pytest.approx(-math.log(1 - prior), abs=1e-5)
+    assert full == pytest.approx(-math.log(prior), abs=1e-5)
+
+
+@pytest.mark.parametrize("places", [6, 64, 256])
+def test_no_parents_at_all_is_told_without_underflow(places: int) -> None:
+    """Defect 6: the product over 64 edges of probability a half is 5e-20, squared it is nothing."""
+    logits = torch.randn(places, places, generator=generator())
+    exact = torch.log1p(-torch.sigmoid(logits.double())).sum(1)
+    assert torch.allclose(log_no_parents(logits).double(), exact, rtol=1e-5)
+    assert (log_no_parents(torch.zeros(places, places)) + places * math.log(2)).abs().max() < 1e-3
+    alone = torch.full((places, places), -12.0, requires_grad=True)
+    loss = dependency_loss(alone)
+    loss.backward()
+    chance = -math.expm1(places * math.log1p(-1 / (1 + math.exp(12.0))))
+    assert loss.item() == pytest.approx(-places * math.log(chance), rel=1e-3)
+    assert (alone.grad < -1e-4).all()  # type: ignore[operator]  # every edge is asked for
+    assert dependency_loss(torch.full((places, places), 3.0)).item() < 1e-3
+
+
+# ---- who reaches whom -----------------------------------------------------------------------------------------------
+def test_the_action_reaches_every_node() -> None:
+    """Defect 1: the action node was a sink."""
+    made, x = layer(), codes()
+    nodes = made.nodes(x)
+    for edges in (torch.zeros(PLACES, PLACES), torch.eye(PLACES), torch.ones(PLACES, PLACES)):
+        by_action = made.logits(x, nodes, edges, None)
+        for one, other in ((0, 1), (0, 2), (1, 2)):
+            moved = (by_action[:, one] - by_action[:, other]).abs().sum(-1)
+            assert (moved > 1e-3).all()  # at every place of every picture
+
+
+def test_a_variable_depends_on_its_parents_and_on_nothing_else() -> None:
+    """Defect 2: row i of the graph holds the parents of y_i, here, in the mask and in the regularisers."""
+    made, x = layer(), codes()
+    edges = (torch.rand(BATCH, 1, PLACES, PLACES, generator=generator()) < 0.5).float()
+    before = made.logits(x, made.nodes(x), edges, ACTION)
+    for j in range(PLACES):
+        changed = x.clone()
+        changed[:, j] = (x[:, j] + 1) % CODES
+        after = made.logits(changed, made.nodes(changed), edges, ACTION)
+        moved = ((after - before).abs().amax(-1) > 0)[:, 0]  # (B, n): y_i moves with x_j ...
+        assert torch.equal(moved, edges[:, 0, :, j] == 1)  # ... exactly where there is i <- j
+
+
+def test_the_identity_graph_is_not_the_empty_graph() -> None:
+    """Defect 3: self-loops were stripped and added again, so that both gave the same."""
+    made, x = layer(), codes()
+    nodes, size = made.nodes(x), (PLACES, PLACES)
+    empty, identity, full = (made.logits(x, nodes, edges, ACTION) for edges in (torch.zeros(size), torch.eye(PLACES), torch.ones(size)))
+    assert (empty - identity).abs().amax() > 0.1
+    assert (full - identity).abs().amax() > 0.1
+    assert torch.equal(empty[0], made.logits(codes(7), made.nodes(codes(7)), torch.zeros(size), ACTION)[0])  # nothing of x is seen
+
+
+def test_a_row_with_mask_0_has_the_edges_of_no_action_and_one_with_mask_1_those_of_the_action() -> None:
+    made, nodes = layer(), layer().nodes(codes())
+    made.mask_place.data[:] = torch.tensor([100.0, -100.0]).repeat(3)
+    found = made.graph(nodes, ACTION)
+    none = made.graph(nodes, torch.full((BATCH,), NONE))
+    made.mask_place.data[:] = 100.0
+    every = made.graph(nodes, ACTION)
+    assert found.mask[0, 0].tolist() == [1, 0, 1, 0, 1, 0]
+    acted = slice(0, 3)  # the fourth picture has no action
+    assert torch.allclose(found.edge_logits[acted, 0, 0::2], every.edge_logits[acted, 0, 0::2])
+    assert torch.allclose(found.edge_logits[:, 0, 1::2], none.edge_logits[:, 0, 1::2])
+    assert not torch.allclose(every.edge_logits[acted], none.edge_logits[acted], atol=1e-2)
+    assert not found.mask[3].any()
+    assert torch.equal(every.edge_logits[3], none.edge_logits[3])
+
+
+def test_asking_about_all_actions_is_asking_about_each() -> None:
+    for made in (layer(), layer(codebooks=3, noise=2)):
+        x, y, draw = codes(), codes(1), made.draw(BATCH, generator(), torch.device("cpu"))
+        together = made.score(x, y, None, draw)
+        for action in range(ACTIONS):
+            one = made.score(x, y, torch.full((BATCH,), action), draw)
+            for found, expected in zip(together, one, strict=True):
+                assert torch.allclose(found[:, action], expected[:, 0], atol=1e-4)
+
+
+# ---- likelihoods ----------------------------------------------------------------------------------------------------
+def test_the_likelihood_is_the_joint_one_of_all_codes() -> None:
+    """Defect 7: a mean over the nodes made the probabilities of the actions nearly equal."""
+    made, x, y = layer(), codes(), codes(1)
+    nodes = made.nodes(x)
+    logits = made.logits(x, nodes, made.graph(nodes, None).edges, None)
+    by_hand = torch.zeros(BATCH, ACTIONS)
+    for i in range(PLACES):
+        by_hand += torch.log_softmax(logits[:, :, i], dim=-1)[torch.arange(BATCH), :, y[:, i]]
+    found = made.score(x, y, None).log_likelihood
+    assert torch.allclose(found, by_hand, atol=1e-4)
+    assert (found < -PLACES * 0.5).all()  # a mean over 6 places would be above -3
+
+
+def test_the_chances_of_all_codes_after_add_up_to_one() -> None:
+    made = CausalTransition(3, 1, 2, ACTIONS, width=8, heads=1)
+    x = torch.tensor([[0, 1, 1]])
+    every = torch.cartesian_prod(*[torch.arange(2)] * 3)
+    chances = made.score(x.expand(8, -1), every, None).log_likelihood.exp()
+    assert torch.allclose(chances.sum(0), torch.ones(ACTIONS), atol=1e-5)
+
+
+def test_without_a_draw_the_answer_is_always_the_same_and_with_one_it_is_not() -> None:
+    """Defect 8: evaluation stayed random."""
+    made, x, y = layer(noise=2), codes(), codes(1)
+    first = made.score(x, y, None)
+    assert torch.equal(first.log_likelihood, made.score(x, y, None).log_likelihood)
+    drawn = [made.score(x, y, None, made.draw(BATCH, generator(seed), x.device)).log_likelihood for seed in (0, 0, 1)]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.allclose(drawn[0], drawn[2])
+
+
+def test_noise_reaches_every_node_and_none_means_its_mean() -> None:
+    made, x = layer(noise=2), codes()
+    nodes, edges = made.nodes(x), torch.zeros(PLACES, PLACES)
+    draw = made.draw(BATCH, generator(), x.device)
+    assert draw.noise.shape == (BATCH, PLACES, 2)
+    mean, drawn = made.logits(x, nodes, edges, ACTION), made.logits(x, nodes, edges, ACTION, draw.noise)
+    assert ((mean - drawn).abs().amax(-1) > 0).all()
+    assert torch.equal(mean, made.logits(x, nodes, edges, ACTION, torch.zeros_like(draw.noise)))
+
+
+def test_the_identity_losses_by_hand() -> None:
+    made, x = layer(), codes()
+    draw = made.draw(BATCH, generator(), x.device)
+    nodes, none = made.nodes(x), torch.full((BATCH,), NONE)
+    output, graph = made.identity(x, draw)
+    assert torch.allclose(output, -joint_log_likelihood(made.logits(x, nodes, torch.eye(PLACES), none), x)[:, 0])
+    wrong = made.graph(nodes, none, draw).edges[:, 0] != torch.eye(PLACES)
+    assert torch.allclose(graph, wrong.sum((1, 2)).float())
+
+
+# ---- cost -----------------------------------------------------------------------------------------------------------
+def test_taking_pictures_in_turns_changes_neither_values_nor_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, x, y = layer(), codes(), codes(1)
+    found = []
+    for most in (2**26, 1):
+        monkeypatch.setattr(transition, "MOST_WEIGHTS", most)
+        made.zero_grad()
+        score = made.score(x, y, None, made.draw(BATCH, generator(), x.device))
+        sum(part.sum() for part in score).backward()  # type: ignore[union-attr]
+        found.append([*score, *(p.grad.clone() for p in made.parameters() if p.grad is not None)])
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, rtol=1e-3, atol=1e-3)
+
+
+def test_every_weight_learns_from_the_three_modes() -> None:
+    made, x, y = layer(noise=1), codes(), codes(1)
+    draw = made.draw(BATCH, generator(), x.device)
+    (made.score(x, y, None, draw).log_likelihood.sum() + made.score(x, x, torch.full((BATCH,), NONE), draw).log_likelihood.sum()).backward()
+    assert not [name for name, p in made.named_parameters() if p.grad is None or not p.grad.any()]
+
+
+def test_many_seeds_can_train_at_once() -> None:
+    layers = [layer(), layer(temperature=1.0)]
+    layers[1].action.data += 1
+    x, y = codes(), codes(1)
+    draw = layers[0].draw(BATCH, generator(), x.device)
+
+    def one(parameters: Any, buffers: Any) -> Any:
+        return functional_call(_Scores(layers[0]), ({f"layer.{k}": v for k, v in parameters.items()}, buffers), (x, y, draw))
+
+    together = vmap(one, in_dims=(0, 0))(*stack_module_state(layers))  # type: ignore[arg-type]
+    for i, each in enumerate(layers):
+        assert torch.allclose(together[i], each.score(x, y, None, draw).log_likelihood, atol=1e-4)
+
+
+class _Scores(torch.nn.Module):
+    def __init__(self, layer: CausalTransition) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, y: Tensor, draw: Draw) -> Tensor:
+        return self.layer.score(x, y, None, draw).log_likelihood
+
+
+# ---- a world whose graph is known -----------------------------------------------------------------------------------
+def world(batch: int, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Action 0 shifts all codes to the right around the ring, action 1 to the left, action 2 exchanges the values 0 and 1 at the first place."""
+    x = torch.randint(CODES, (batch, PLACES), generator=rng)
+    action = torch.randint(ACTIONS, (batch,), generator=rng)
+    flipped = x.clone()
+    flipped[:, 0] = torch.tensor([1, 0, 2, 3, 4])[x[:, 0]]
+    every = torch.stack([x.roll(1, 1), x.roll(-1, 1), flipped])
+    return x, every[action, torch.arange(batch)], action
+
+
+def test_it_learns_a_world_and_its_graph() -> None:
+    made = layer(width=32, edge_width=16)
+    optimiser = torch.optim.Adam(made.parameters(), 5e-3)
+    rng = generator()
+    for _ in range(300):
+        x, y, action = world(64, rng)
+        score = made.score(x, y, action, made.draw(64, rng, x.device))
+        loss = (-score.log_likelihood + 0.2 * score.norm + 0.02 * score.dependency).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    x, y, action = world(512, rng)
+    nodes = made.nodes(x)
+    graph = made.graph(nodes, None)
+    after = made.logits(x, nodes, graph.edges, None).argmax(-1)[torch.arange(512), action]
+    assert (after == y).float().mean() > 0.99
+    unequal = (x.roll(1, 1) != x.roll(-1, 1)).any(1)
+    guessed = made.score(x, y, None).log_likelihood.argmax(1)
+    assert (guessed == action)[unequal].float().mean() > 0.97
+    parents = torch.sigmoid(graph.edge_logits[:, :2]).mean(0)
+    right = torch.eye(PLACES).roll(1, 0)  # y_i is x_(i-1)
+    never = torch.eye(PLACES) + right + right.T == 0  # parents under no action at all
+    for found, expected in ((parents[0], right), (parents[1], right.T)):
+        assert found[expected == 1].min() > 0.9
+        assert found[never].mean() < 0.3
+
+
+# ---- the GPU --------------------------------------------------------------------------------------------------------
+@pytest.mark.gpu
+def test_cpu_and_gpu_agree_and_a_step_can_be_captured(exact_gpu: None) -> None:
+    made, x, y = layer(), codes(), codes(1)
+    draw = made.draw(BATCH, generator(), x.device)
+    expected = made.score(x, y, None, draw).log_likelihood
+    made, x, y = made.to("cuda"), x.to("cuda"), y.to("cuda")
+    draw = Draw(*(part.to("cuda") for part in draw))
+    assert torch.allclose(made.score(x, y, None, draw).log_likelihood.cpu(), expected, atol=1e-3)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            made.score(x, y, None, draw).log_likelihood.sum().backward()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side):
+        captured = made.score(x, y, None, draw).log_likelihood
+        captured.sum().backward()
+    graph.replay()
+    assert torch.allclose(captured.cpu(), expected, atol=1e-3)
