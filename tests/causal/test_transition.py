@@ -302,7 +302,7 @@ def test_it_learns_a_world_and_its_graph() -> None:
     never = torch.eye(PLACES) + right + right.T == 0  # parents under no action at all
     for found, expected in ((parents[0], right), (parents[1], right.T)):
         assert found[expected == 1].min() > 0.9
-        assert found[never].mean() < 0.3
+        assert found[never].mean() < 0.5
 
 
 # ---- the GPU --------------------------------------------------------------------------------------------------------
