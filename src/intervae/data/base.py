@@ -132,7 +132,8 @@ class Split:
         fields: more tensors with N rows: `exogenous` (a simulator's true noises), `after` and `action` of a transition, `codes`, ...
 
     Data that are gathered in another way (pairs of rows of one pool of images, say) override `__len__`, `__getitem__`, `to` and `batch`;
-    pictures that are kept in another form (packed bits, say) override `images`, `shape` and `batch`.
+    pictures that are kept in another form (packed bits, say) override `images`, `shape` and `batch`, and `with_fields` where they share
+    something that has no row per sample.
     """
 
     def __init__(self, images: Tensor | None = None, labels: Tensor | None = None, **fields: Tensor) -> None:
@@ -167,14 +168,18 @@ class Split:
 
     def __getitem__(self, rows: Any) -> Split:
         """The chosen rows (a slice, a list, a tensor) as a Split."""
-        return type(self)(**{name: tensor[rows] for name, tensor in self.fields.items()})
+        return self.with_fields({name: tensor[rows] for name, tensor in self.fields.items()})
+
+    def with_fields(self, fields: dict[str, Tensor]) -> Split:
+        """A split of the same kind with these fields instead."""
+        return type(self)(**fields)
 
     def chunks(self, rows: int = CHUNK) -> Iterator[Split]:
         """The samples in their order, `rows` at a time, so that pictures kept packed are never all unpacked at once."""
         return (self[start : start + rows] for start in range(0, len(self), rows))
 
     def to(self, device: torch.device | str) -> Split:
-        return type(self)(**{name: tensor.to(device) for name, tensor in self.fields.items()})
+        return self.with_fields({name: tensor.to(device) for name, tensor in self.fields.items()})
 
     def batch(self, rows: Tensor) -> Batch:
         """The rows as a batch: everything stays on the device, pictures (uint8 of four axes or more) become floats in [0, 1]."""
@@ -223,7 +228,7 @@ class Dataset:
         columns = [self.names.index(self.spec.variable(name).name) for name in names]
 
         def cut(split: Split) -> Split:
-            return type(split)(**{**split.fields, "labels": split.labels[:, columns]})
+            return split.with_fields({**split.fields, "labels": split.labels[:, columns]})
 
         graph = self.graph.subgraph(names) if self.graph is not None else None
         return replace(

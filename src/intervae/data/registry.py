@@ -217,6 +217,12 @@ register(
     "nothing",
     _simulator("Parabola"),
 )
+register(
+    "shapes3d-like",
+    "a room with an object, drawn by us with the six factors of 3D Shapes: a grid of 480,000 pictures and counterfactuals",
+    "nothing",
+    _simulator("Shapes3d"),
+)
 
 
 def _reader(name: str) -> Callable[[], Loader]:

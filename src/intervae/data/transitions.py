@@ -162,7 +162,7 @@ def with_transitions(
 def _split_anew(dataset: Dataset, seed: int) -> Dataset:
     """The same pictures in new random splits."""
     parts = (dataset.train, dataset.validation, dataset.test)
-    whole = type(dataset.train)(**{name: torch.cat([part.fields[name] for part in parts]) for name in dataset.train.fields})
+    whole = dataset.train.with_fields({name: torch.cat([part.fields[name] for part in parts]) for name in dataset.train.fields})
     rows = split_rows(len(whole), validation=FRACTIONS["validation"], test=FRACTIONS["test"], seed=seed)
     train, validation, test = (whole[torch.from_numpy(chosen)] for chosen in rows)
     measured = tuple(v.measured_on(train.labels[:, i].double().numpy()) for i, v in enumerate(dataset.variables))

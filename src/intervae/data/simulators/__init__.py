@@ -5,5 +5,6 @@ from intervae.data.simulators.flow import Flow
 from intervae.data.simulators.motion import Motion
 from intervae.data.simulators.parabola import Parabola
 from intervae.data.simulators.pendulum import Pendulum
+from intervae.data.simulators.shapes3d import Shapes3d
 
-__all__ = ["Flow", "Motion", "Parabola", "Pendulum", "Simulator"]
+__all__ = ["Flow", "Motion", "Parabola", "Pendulum", "Shapes3d", "Simulator"]
