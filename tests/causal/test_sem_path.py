@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from intervae.causal.sem_path import Pruned, fit_linear, predictable_directions, pruning_path
+from intervae.causal.sem_path import Pruned, fit_linear, predictable_directions, pruning_path, sparsest
 from intervae.errors import TrainingError, UsageError
 
 K, FRAMES = 4, 3
@@ -89,6 +89,19 @@ def test_directions_are_the_same_whatever_the_coordinates() -> None:
     (_, left), (_, left_mixed) = predictable_directions(moments(z), K), predictable_directions(moments(mixed), K)
     assert torch.allclose(left, left_mixed, rtol=1e-6)
     assert left[0] == pytest.approx(0.04, rel=0.15)  # the variance of the noise
+
+
+def test_the_sweep_takes_the_sparsest_graph_that_still_foresees_every_frame() -> None:
+    def graph(count: int, *errors: float) -> Pruned:
+        edges = torch.zeros(3, 3)
+        edges.flatten()[:count] = 1
+        return Pruned(edges, 0.0, 0.0, errors)
+
+    path = [graph(4, 0.2, 0.1), graph(3, 0.2, 0.09), graph(2, 0.2, 0.104), graph(1, 0.2, 0.106), graph(0, 0.3, 0.1)]
+    assert sparsest(path, 0.05).count == 2
+    assert sparsest(path, 0.1).count == 1
+    assert sparsest(path, 0.0).count == 3
+    assert sparsest(path, 1.0).count == 0
 
 
 def test_wrong_moments_are_refused_in_a_sentence() -> None:

@@ -17,7 +17,6 @@ from intervae.data.simulators import Motion
 from intervae.errors import DataError, QueryError, UsageError
 from intervae.models import TemporalCausalPriorVAE
 from intervae.models.causal_prior_vae import gaussian_head
-from intervae.models.temporal_causal_prior_vae import Foreseen, choose
 
 SMALL: dict[str, Any] = {"latents": 2, "widths": (16,), "background_size": 3, "epochs": 1, "refit_epochs": 1, "batch_size": 16, "warm_up": 8}
 END = torch.tensor(math.inf)  # the step at which every schedule is over
@@ -199,19 +198,6 @@ def test_the_alignment_changes_the_latents_and_no_picture(data: Dataset) -> None
     assert torch.allclose(model.alignment.abs(), again.abs(), rtol=1e-2, atol=1e-3)
 
 
-def test_the_sweep_takes_the_sparsest_graph_that_still_foresees_every_frame() -> None:
-    def graph(count: int, *errors: float) -> Foreseen:
-        edges = torch.zeros(3, 3)
-        edges.flatten()[:count] = 1
-        return Foreseen(edges, 0.0, 0.0, errors)
-
-    path = [graph(4, 0.2, 0.1), graph(3, 0.2, 0.09), graph(2, 0.2, 0.104), graph(1, 0.2, 0.106), graph(0, 0.3, 0.1)]
-    assert choose(path, 0.05).count == 2
-    assert choose(path, 0.1).count == 1
-    assert choose(path, 0.0).count == 3
-    assert choose(path, 1.0).count == 0
-
-
 def test_edges_are_chosen_by_how_validation_frames_are_foreseen(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Latents that move by a known SEM; a decoder that shows them: the four true edges are found."""
     model = make(data)
@@ -277,6 +263,32 @@ def test_samples_are_noises_passed_through_the_equations_on_kept_backgrounds(dat
     z = noise.clone()
     z[:, LAST] += 2 * z[:, 2:4] - z[:, 0:2]
     assert torch.allclose(model.sample(50, seed=3), model.decode(z), atol=1e-5)
+
+
+def test_do_at_any_time_travels_to_frames_that_are_yet_to_come(longer: Dataset) -> None:
+    model, clips = make(longer, STEADY, background="given"), longer.test.images
+    behind = longer.test.fields["background"]
+    plain, future = model.reconstruct(clips, background=behind), model.extrapolate(clips, 3, background=behind)
+    whole = torch.cat([plain, future], 1)
+    for acted, moved in (("z2_0", range(1, 8)), ("z5_1", range(4, 8)), ("z7_0", (6, 7)), ("b2", range(8))):
+        do = {acted: 1.5}
+        after = [] if acted == "z7_0" else [model.counterfactual(clips, do, background=behind)]
+        after = torch.cat([*(after or [plain]), model.extrapolate(clips, 3, background=behind, do=do)], 1)
+        assert [t for t in range(8) if not torch.equal(after[:, t], whole[:, t])] == list(moved), acted
+    z = [gaussian_head(model.frame_encoder(clips[:, t].float() / 255), 2)[0] for t in range(5)]
+    shifts = torch.zeros(5 + 3)
+    shifts[1] = 1.0  # frame 2 is moved by 1, frame 1 is not, so that later ones are moved by 2, 3, ...
+    for t in range(2, 8):
+        shifts[t] = 2 * shifts[t - 1] - shifts[t - 2]
+    code = model.background_encoder(behind.float() / 255)
+    moved_last = z[4] + torch.tensor([[float(shifts[4]), 0.0]])
+    expected = model.decoder(torch.cat([moved_last, code], 1)).clamp(0, 1)
+    found = model.counterfactual(clips, {"z2_0": lambda v: v + 1}, background=behind)
+    assert torch.allclose(found[:, 4], expected, atol=1e-4)
+    per_clip = model.counterfactual(clips, {"z2_0": z[1][:, 0].detach().numpy() + 1}, background=behind)
+    assert torch.allclose(per_clip, found, atol=1e-4)
+    with pytest.raises(QueryError, match="z9_0"):
+        model.extrapolate(clips, 3, do={"z9_0": 1.0})
 
 
 # ---- longer clips ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ E KL(q || SEM) = sum_i 1/2 log v_i + const at the best coefficients and scales, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,11 +29,13 @@ class Pruned:
         edges: (d, d) of 0 and 1.
         penalty: the smallest price of an edge at which it is taken rather than those before it [lambda, nats].
         cost: sum of 1/2 log v_i, the expected divergence but for a constant [nats].
+        errors: what the graph does badly, measured by whoever chooses one, such as the error of each frame that it foresees.
     """
 
     edges: Tensor
     penalty: float
     cost: float
+    errors: tuple[float, ...] = ()
 
     @property
     def count(self) -> int:
@@ -61,6 +64,12 @@ def pruning_path(second: Tensor, allowed: Tensor) -> list[Pruned]:
         edges[j, i] = 0
         path.append(Pruned(edges, penalty, float(left.sum())))
     return path
+
+
+def sparsest(path: Sequence[Pruned], tolerance: float) -> Pruned:
+    """The graph with the fewest edges none of whose errors is larger than with all edges by more than `tolerance`, relatively."""
+    limits = [(1 + tolerance) * error for error in path[0].errors]
+    return min((graph for graph in path if all(e <= most for e, most in zip(graph.errors, limits, strict=True))), key=lambda graph: graph.count)
 
 
 def predictable_directions(second: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from intervae.causal.do import Do, interventions
 from intervae.causal.graph import CausalGraph
 from intervae.causal.sem import SEM
 from intervae.causal.sem_divergence import divergence
-from intervae.causal.sem_path import Pruned, fit_linear, predictable_directions, pruning_path
+from intervae.causal.sem_path import Pruned, fit_linear, predictable_directions, pruning_path, sparsest
 from intervae.data.base import Batch, Dataset, Spec, Split
 from intervae.errors import DataError, QueryError, UsageError
 from intervae.models.base import QUERY_BATCH, as_tensor, in_batches, repeat_rows
@@ -65,24 +66,11 @@ class TemporalCausalPriorVAESettings:
             raise UsageError("latents, background_size and warm_up must be 1 or more, window 2 or more, scale larger than 0.")
 
 
-@dataclass(frozen=True)
-class Foreseen(Pruned):
-    """A graph of the path, and the mean squared errors of the validation frames 2 .. W that it foresees from those before."""
-
-    errors: tuple[float, ...]
-
-
-def choose(path: Sequence[Foreseen], tolerance: float) -> Foreseen:
-    """The graph with the fewest edges under which no frame's error is larger than with all edges by more than `tolerance`, relatively."""
-    limits = [(1 + tolerance) * error for error in path[0].errors]
-    return min((graph for graph in path if all(e <= most for e, most in zip(graph.errors, limits, strict=True))), key=lambda graph: graph.count)
-
-
 class TemporalCausalPriorVAE(CausalModel):
     """Temporal causal-prior VAE; labels are not used.
 
-    Latents (B, n, 1): the window's variables, then the background's numbers b0, b1, ..., which no edge reaches. Queries about a clip take its
-    first `window` frames; `extrapolate` goes on from its last ones.
+    Latents (B, n, 1): the window's variables, then the background's numbers b0, b1, ..., which no edge reaches. `encode`, `decode` and `sample`
+    are about one window, the first; `reconstruct`, `counterfactual` and `extrapolate` about clips of any length.
     """
 
     name = "temporal-causal-prior-vae"
@@ -238,13 +226,14 @@ class TemporalCausalPriorVAE(CausalModel):
     def choose_edges(self, data: Dataset, seed: int) -> None:
         """The sparsest graph of the path from all edges to none under which every frame of the validation clips is foreseen about as well."""
         path = self.sparsity_path(data, seed)
-        self.fixed.copy_(choose(path, self.settings.tolerance).edges)
+        self.fixed.copy_(sparsest(path, self.settings.tolerance).edges)
         self.is_fixed.fill_(1.0)
         self.refit(data, seed)
 
     @torch.no_grad()
-    def sparsity_path(self, data: Dataset, seed: int = 0) -> list[Foreseen]:
-        """Every graph from all edges to none, the least useful edge gone first, with the errors of the frames that it foresees."""
+    def sparsity_path(self, data: Dataset, seed: int = 0) -> list[Pruned]:
+        """Every graph from all edges to none, the least useful edge gone first, with the mean squared errors of the validation frames 2 .. W that
+        it foresees from those before."""
         means, second = self._moments(data, seed)
         split = data.validation if len(data.validation) else data.train
         clips, behind = self.as_images(split.images), split.fields.get("background")
@@ -255,7 +244,7 @@ class TemporalCausalPriorVAE(CausalModel):
             weights = fit_linear(means, pruned.edges)[0].to(z)
             pictures = self.draw_frames((z @ weights).unflatten(1, (-1, self.settings.latents)), codes).clamp(0, 1)
             errors = (pictures - clips[:, : self.settings.window]).square().mean((0, 2, 3, 4))[1:]
-            found.append(Foreseen(pruned.edges, pruned.penalty, pruned.cost, tuple(errors.tolist())))
+            found.append(replace(pruned, errors=tuple(errors.tolist())))
         return found
 
     @torch.no_grad()
@@ -357,24 +346,47 @@ class TemporalCausalPriorVAE(CausalModel):
         return in_batches(again, clips, self._behind(clips, background))
 
     @torch.no_grad()
-    def extrapolate(self, frames: Any, steps: int, *, background: Any = None) -> Tensor:
+    def counterfactual(self, images: Any, do: Do, labels: Any = None, *, background: Any = None) -> Tensor:
+        """Clips (B, T, C, H, W) had `do` been done: names such as z1_0 (latent 0 of frame 1) or b0 set, later frames following by the equations
+        with the noises that they have."""
+        return self._roll(self.as_images(images), 0, do, background)
+
+    @torch.no_grad()
+    def extrapolate(self, frames: Any, steps: int, *, background: Any = None, do: Do | None = None) -> Tensor:
         """The `steps` frames (B, steps, C, H, W) that follow clips (B, T, C, H, W) of window - 1 frames at least: the SEM's mean of the next frame
-        from the last ones, again and again."""
-        settings, history = self.settings, self.settings.window - 1
-        clips = self._frames(frames)
+        from the last ones, again and again. With `do`, had that been done in a frame of the clip (z1_0, ...) or of those that follow."""
+        history, clips = self.settings.window - 1, self._frames(frames)
         if steps < 1 or clips.shape[1] < history:
             raise QueryError(f"extrapolate needs {history} frames at least and 1 step or more, not {clips.shape[1]} frames and {steps} steps.")
-        behind = self._behind(clips, background)
-        k = settings.latents
+        return self._roll(clips, steps, do, background)[:, clips.shape[1] :]
 
-        def follow(part: Tensor, still: Tensor) -> Tensor:
-            known = list(self.posterior(part[:, -history:])[0].unflatten(1, (-1, k)).unbind(1))
-            for _ in range(steps):
-                window = torch.cat([*known[-history:], torch.zeros_like(known[-1])], dim=1)
-                known.append(self.sem.mean(window, self._hard_edges())[:, -k:])
-            return self.draw_frames(torch.stack(known[history:], dim=1), self.background_encoder(still)).clamp(0, 1)
+    def _roll(self, clips: Tensor, steps: int, do: Do | None, background: Any) -> Tensor:
+        """Clips and the `steps` frames after them under `do`, (B, T + steps, C, H, W)."""
+        k, size = self.settings.latents, self.settings.background_size
+        names = tuple(f"z{t + 1}_{i}" for t in range(clips.shape[1] + steps) for i in range(k)) + tuple(f"b{i}" for i in range(size))
+        changes = interventions(do, names, self.spec.categories)
 
-        return in_batches(follow, clips, behind)
+        def act(first: int, values: Tensor) -> Tensor:
+            """values (B, m) of the names from number `first` on, acted on."""
+            own = zip(names[first : first + values.shape[1]], values.unbind(1), strict=True)
+            return torch.stack([changes[name](value) if name in changes else value for name, value in own], dim=1)
+
+        before = in_batches(lambda part: self.posterior(part)[0], clips).unflatten(1, (-1, k)).unbind(1)
+        after: list[Tensor] = []
+        for t in range(len(before) + steps):
+            value = self._foresee(after, t, before[0])
+            if t < len(before):  # with the noise that the frame has; what do() does not reach keeps its very bits
+                value = before[t] + (value - self._foresee(before, t, before[0]))
+            after.append(act(t * k, value))
+        codes = act(len(names) - size, in_batches(self.background_encoder, self._behind(clips, background)))
+        return in_batches(lambda z, code: self.draw_frames(z, code).clamp(0, 1), torch.stack(after, dim=1), codes)
+
+    def _foresee(self, frames: Sequence[Tensor], t: int, like: Tensor) -> Tensor:
+        """What the equations make of frame t (from 0) of those before it, each (B, k) as `like` is."""
+        k, window = self.settings.latents, self.settings.window
+        place = min(t, window - 1)
+        past = [*frames[t - place : t], *[torch.zeros_like(like)] * (window - place)]
+        return self.sem.mean(torch.cat(past, dim=1), self._hard_edges())[:, place * k : (place + 1) * k]
 
     def _frames(self, frames: Any) -> Tensor:
         """Clips of any length, checked frame by frame."""
