@@ -120,6 +120,15 @@ def test_draws_make_a_factor_as_frequent_as_it_has_steps():
     assert everything[6] > 3 * everything[2] > 3 * everything[0] > 0
 
 
+def test_pairs_of_equal_pictures_are_left_out_on_request():
+    data = grid_data()
+    hidden = data.train.labels[:, 1] > 0.8  # of these angles the shade does not show
+    data.train.images[hidden] = data.train.images[hidden].new_zeros(1)
+    every, seen = (with_transitions(data, visible=visible).transitions.train for visible in (False, True))
+    assert triples(seen) == {(i, j, a) for i, j, a in triples(every) if not (hidden[i] and hidden[j])}
+    assert 0 < len(seen) < len(every)
+
+
 def test_the_same_seed_draws_the_same_pairs_and_another_seed_others():
     first, again, other = (with_transitions(grid_data((4, 5, 6)), draws=5, seed=seed).transitions.train for seed in (3, 3, 4))
     assert triples(first) == triples(again) != triples(other)

@@ -226,6 +226,7 @@ register(
 
 
 def _reader(name: str) -> Callable[[], Loader]:
+    """The function of the file that bears its name."""
     return lambda: getattr(importlib.import_module(f"intervae.data.readers.{name}"), name)
 
 
@@ -241,3 +242,7 @@ register(
     _FILES,
     _reader("sprites"),
 )
+register("sprites-frames", "the single frames of those clips, 93,312 pictures on a complete grid of 7 factors", _FILES, _reader("sprites_frames"))
+register("sprites-reed", "119,616 frames of 672 game characters, 10 factors (Reed et al. 2015)", _FILES, _reader("sprites_reed"))
+register("cars3d", "183 cars from 24 sides and 4 heights, 17,568 pictures on a complete grid of 3 factors", _FILES, _reader("cars3d"))
+register("shapes3d", "3D Shapes: a room with an object, 480,000 pictures on a complete grid of 6 factors", _FILES, _reader("shapes3d"))

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intervae.data.base import Batch, Dataset, Split, split_rows
+from intervae.data.base import CHUNK, Batch, Dataset, Split, split_rows
 from intervae.errors import DataError, UsageError, unknown
 
 LARGEST_KEY = 2**62
@@ -109,6 +109,7 @@ def with_transitions(
     balanced: bool = False,
     draws: int | None = None,
     unique: bool = True,
+    visible: bool = False,
     splits: str = "given",
     seed: int = 0,
 ) -> Dataset:
@@ -124,6 +125,7 @@ def with_transitions(
             theirs (with 1000), so that a factor is as frequent as it has steps. Without it all pairs are kept.
         unique: the factors say which picture it is, so that no two pictures agree in all. False where they do not, as the attributes of
             faces: every picture is then paired with one drawn from those one step away, in its split.
+        visible: leave out pairs of two equal pictures, which no model can tell apart (a weapon that is not drawn, a square turned by 90 degrees).
         splits: "given" keeps the splits; "random" draws new ones by picture, 70, 15 and 15 percent, where those that came with the data part
             the neighbours from each other (a published test split of every fourth picture, say).
         seed: draws what is drawn.
@@ -151,6 +153,8 @@ def with_transitions(
     pairs = []
     for number, split in enumerate(SPLITS):
         inside = np.flatnonzero((part[first] == number) & (part[second] == number))
+        if visible:
+            inside = inside[_differ(getattr(dataset, split), row[first[inside]], row[second[inside]])]
         _check_counts(dataset.name, split, action[inside], actions, every=balanced or split == "train")
         kept = _balance(inside, action, len(actions), rng) if balanced else inside
         which = {"before": row[first[kept]], "after": row[second[kept]], "action": action[kept]}
@@ -265,6 +269,13 @@ def _balance(rows: np.ndarray, action: np.ndarray, actions: int, rng: np.random.
     counts = np.bincount(action[order], minlength=actions)
     rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.sort(order[rank < counts.min()])
+
+
+def _differ(split: Split, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """(P,) whether the pictures of the rows (P,) are two."""
+    pairs = torch.from_numpy(np.stack([before, after])).split(CHUNK, dim=1)
+    found = [(split[one].images != split[other].images).flatten(1).any(1).cpu().numpy() for one, other in pairs]
+    return np.concatenate(found) if found else np.zeros(0, bool)
 
 
 def _check_counts(data: str, split: str, action: np.ndarray, actions: Sequence[str], *, every: bool) -> None:

@@ -61,15 +61,15 @@ def sprites(
     if isinstance(frames, bool) or not isinstance(frames, int) or not 1 <= frames <= FRAMES:
         raise UsageError(f"frames={frames!r} must be a whole number from 1 to {FRAMES}.")
     path = HOME.need(FILE)
-    cast = _read_cast(path)
-    chosen = _choose_sequences(cast.sequences, actions, sequences)
+    cast = read_cast(path)
+    chosen = choose_sequences(cast.sequences, actions, sequences)
     characters = len(cast.train)
     clips = (chosen[:, None] * characters + np.arange(characters)).ravel()  # as they lie in the file
     clips = clips[choose_rows(len(clips), samples, seed)]
     parts = split_rows(len(clips), validation=validation, test=~cast.train[clips % characters], seed=seed, groups=clips % characters)
     order = clips[np.concatenate(parts)]
-    variables, labels = _label(cast, order)
-    images = torch.from_numpy(_read_clips(path, cast, order, frames, wanted))
+    variables, labels = label_clips(cast, order)
+    images = torch.from_numpy(read_clips(path, cast, order, frames, wanted))
     values, ends = torch.as_tensor(labels, dtype=torch.float32), np.cumsum([len(part) for part in parts])
     train, held, test = (Split(images[end - len(p) : end], values[end - len(p) : end]) for p, end in zip(parts, ends, strict=True))
     measured = tuple(v.measured_on(labels[: ends[0], i]) for i, v in enumerate(variables))
@@ -77,7 +77,7 @@ def sprites(
     return Dataset("sprites", train, held, test, variables=measured, notes=(note,))
 
 
-def _choose_sequences(known: Sequence[str], actions: str | Sequence[str] | None, sequences: str | Sequence[str] | None) -> np.ndarray:
+def choose_sequences(known: Sequence[str], actions: str | Sequence[str] | None, sequences: str | Sequence[str] | None) -> np.ndarray:
     """The numbers of the sequences that both filters let through."""
     kept = np.ones(len(known), bool)
     for what, asked, having in (("action", actions, [name.rpartition("_")[0] for name in known]), ("sequence", sequences, known)):
@@ -92,7 +92,7 @@ def _choose_sequences(known: Sequence[str], actions: str | Sequence[str] | None,
     return np.flatnonzero(kept)
 
 
-def _label(cast: Cast, clips: np.ndarray) -> tuple[list[Variable], np.ndarray]:
+def label_clips(cast: Cast, clips: np.ndarray) -> tuple[list[Variable], np.ndarray]:
     """Attributes of the character, action and direction of the clips (N,), codes (N, n); without those of the latter that are all the same."""
     number, character = np.divmod(clips, len(cast.train))
     variables = [
@@ -111,10 +111,14 @@ def _label(cast: Cast, clips: np.ndarray) -> tuple[list[Variable], np.ndarray]:
 
 
 # ---- the file -----------------------------------------------------------------------------------------------------------
-def _read_cast(path: Path) -> Cast:
+def read_cast(path: Path) -> Cast:
     with open_npz(HOME, path) as array:
-        sequences, names = (tuple(map(str, _small(array(key), "U", 1))) for key in ("sequences", "attribute_names"))
-        palette, attributes, train = _small(array("palette"), "u", 2), _small(array("attributes"), "iu", 2), _small(array("train"), "b", 1)
+        sequences, names = (tuple(map(str, small_array(array(key), "U", 1))) for key in ("sequences", "attribute_names"))
+        palette, attributes, train = (
+            small_array(array("palette"), "u", 2),
+            small_array(array("attributes"), "iu", 2),
+            small_array(array("train"), "b", 1),
+        )
     if palette.shape[1] != 3 or palette.dtype != np.uint8 or len(palette) > 256:
         HOME.broken(path, f"has a palette of shape {palette.shape} and type {palette.dtype} where up to 256 colours (n, 3) uint8 are expected")
     if attributes.shape != (len(train), len(names)) or not 0 <= int(attributes.min()) <= int(attributes.max()) < 256:
@@ -124,13 +128,14 @@ def _read_cast(path: Path) -> Cast:
     return Cast(sequences, attributes.astype(np.int64), names, palette, train)
 
 
-def _small(array: Npy, kinds: str, axes: int) -> np.ndarray:
+def small_array(array: Npy, kinds: str, axes: int) -> np.ndarray:
+    """All of an array that is no picture, after a check of its type (numpy's letters) and of how many axes it has."""
     if array.dtype.kind not in kinds or len(array.shape) != axes or not 0 < np.prod(array.shape) <= LARGEST_TABLE:
-        HOME.broken(array.path, f"has a table of shape {array.shape} and type {array.dtype}, which none of its tables is")
+        array.home.broken(array.path, f"has a table of shape {array.shape} and type {array.dtype}, which none of its tables is")
     return read_array(array)
 
 
-def _read_clips(path: Path, cast: Cast, clips: np.ndarray, frames: int, size: Size) -> np.ndarray:
+def read_clips(path: Path, cast: Cast, clips: np.ndarray, frames: int, size: Size) -> np.ndarray:
     """The clips (N,), numbered as they lie in the file, in their order: (N, frames, 3, *size) uint8."""
     characters = len(cast.train)
     place = np.full(len(cast.sequences) * characters, -1)

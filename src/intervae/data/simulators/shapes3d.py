@@ -114,13 +114,13 @@ class Shapes3d(Simulator):
 
 def grid_values(levels: str | Sequence[int] | None) -> np.ndarray:
     """(N, 6) factors of the grid, or of a smaller one, the last factor changing fastest."""
-    chosen = [values[rows] for values, rows in zip(FACTOR_VALUES, level_rows(levels), strict=True)]
+    rows = level_rows(levels, [len(values) for values in FACTOR_VALUES])
+    chosen = [values[kept] for values, kept in zip(FACTOR_VALUES, rows, strict=True)]
     return np.stack([axis.ravel() for axis in np.meshgrid(*chosen, indexing="ij")], axis=1)
 
 
-def level_rows(levels: str | Sequence[int] | None) -> list[np.ndarray]:
-    """Which values of each factor to keep: `levels` of them, evenly spaced, the first and the last included; all without it."""
-    sizes = [len(values) for values in FACTOR_VALUES]
+def level_rows(levels: str | Sequence[int] | None, sizes: Sequence[int]) -> list[np.ndarray]:
+    """Which of the `sizes` values of each factor to keep: `levels` of them, evenly spaced, the first and the last included; all without it."""
     try:
         asked = sizes if levels is None else [int(level) for level in (levels.split(",") if isinstance(levels, str) else levels)]
     except (TypeError, ValueError):
