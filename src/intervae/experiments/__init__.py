@@ -7,11 +7,23 @@ from typing import Any
 from intervae.experiments.base import Discover, Experiment, Job, Train, find, write_table
 from intervae.experiments.base import reproduce as run_experiment
 from intervae.experiments.betavae import BETA_VAE_METRIC
+from intervae.experiments.causal_prior_motion import CAUSAL_PRIOR_MOTION
 from intervae.experiments.causalvae import DEMO, FLOW, GRAPH, PENDULUM
 from intervae.experiments.ladder import LVAE_MNIST, LVAE_NORB, LVAE_OMNIGLOT
 from intervae.experiments.table1 import TABLE1
 
-EXPERIMENTS: tuple[Experiment, ...] = (DEMO, PENDULUM, FLOW, GRAPH, TABLE1, BETA_VAE_METRIC, LVAE_MNIST, LVAE_OMNIGLOT, LVAE_NORB)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    DEMO,
+    PENDULUM,
+    FLOW,
+    GRAPH,
+    TABLE1,
+    BETA_VAE_METRIC,
+    LVAE_MNIST,
+    LVAE_OMNIGLOT,
+    LVAE_NORB,
+    CAUSAL_PRIOR_MOTION,
+)
 
 
 def reproduce(name: str, **options: Any) -> dict[str, Any]:

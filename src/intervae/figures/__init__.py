@@ -1,22 +1,29 @@
 """Every plot. Figures know arrays, graphs and the answers of queries, not models; each writes one PNG or SVG, by the suffix of its path."""
 
+from intervae.figures.clips import ClipRow, clip_interventions, clip_rows, overlay, response_maps
 from intervae.figures.curves import scatter, training_curves
 from intervae.figures.graphs import draw_graph
 from intervae.figures.images import InterventionRow, interventions, reconstructions
 from intervae.figures.matrices import adjacency_history
 from intervae.figures.queries import SweepRow, strip, sweep
-from intervae.figures.results import depth_curves, grouped_bars, ranking
+from intervae.figures.results import curves_over, depth_curves, grouped_bars, ranking
 
 __all__ = [
+    "ClipRow",
     "InterventionRow",
     "SweepRow",
     "adjacency_history",
+    "clip_interventions",
+    "clip_rows",
+    "curves_over",
     "depth_curves",
     "draw_graph",
     "grouped_bars",
     "interventions",
+    "overlay",
     "ranking",
     "reconstructions",
+    "response_maps",
     "scatter",
     "strip",
     "sweep",

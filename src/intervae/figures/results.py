@@ -123,6 +123,38 @@ def depth_curves(path: str | Path, rows: Sequence[Row], *, metric: str, units: s
     canvas.save(path)
 
 
+def curves_over(path: str | Path, rows: Sequence[Row], *, panels: Mapping[str, Mapping[str, str]], across: str, title: str = "") -> None:
+    """A panel for each entry of `panels`, its title -> {metric: name of the line}; `part` is the number along the logarithmic axis `across`, or, for
+    rows without a part, the number at the end of the job's variant. Bars are the standard deviation over seeds."""
+    known_suffix(path)
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines.values()))
+    colours = dict(zip(names, _colours(names), strict=True))
+    left, wide, high = 52.0, 290.0, 200.0
+    width = 2 * MARGIN + len(panels) * (left + wide)
+    words, head = heading(title, width - 2 * MARGIN)
+    top = MARGIN + head + SMALL * LINE * 1.4 + 30
+    canvas = Canvas(width, top + high + 42)
+    put_heading(canvas, words)
+    _put_legend(canvas, MARGIN + head + SMALL * LINE / 2, colours, paper="")
+    for k, (heading_of_panel, lines) in enumerate(panels.items()):
+        x = MARGIN + left + k * (left + wide)
+        axes = canvas.panel(x, top, wide - 8, high)
+        canvas.text(x, top - 12, heading_of_panel, weight="bold")
+        for metric, name in lines.items():
+            points = sorted((float(row["part"] or row["variant"].split()[-1]), row) for row in rows if row["metric"] == metric and _numbered(row))
+            spread = [row["std"] for _, row in points]
+            axes.errorbar([p for p, _ in points], [row["mean"] for _, row in points], spread, color=colours[name], marker="o", markersize=4, **ERROR)
+        axes.set_xscale("log")
+        axes.set_xlabel(across, **_label())
+        _number_axis(axes.yaxis)
+    canvas.save(path)
+
+
+def _numbered(row: Row) -> bool:
+    """Whether the row says where along an axis it stands."""
+    return re.fullmatch(r"[0-9.e+-]+", str(row["part"] or (row["variant"].split() or [""])[-1])) is not None
+
+
 # ---- parts ----------------------------------------------------------------------------------------------------------
 def _whole(rows: Sequence[Row], metrics: Sequence[str]) -> list[Row]:
     """The rows of these metrics that are about a whole job, not about a variable of it."""
@@ -169,8 +201,8 @@ def _legend_lines(names: Sequence[str], width: float) -> int:
 
 
 def _put_legend(canvas: Canvas, y: float, colours: Mapping[str, str], paper: str = "paper") -> None:
-    names = [*(readable(name) for name in colours), paper]
-    for (x, line), name, colour in zip(_legend_places(names, canvas.width - 2 * MARGIN), names, [*colours.values(), None], strict=True):
+    names = [*(readable(name) for name in colours), *([paper] if paper else [])]
+    for (x, line), name, colour in zip(_legend_places(names, canvas.width - 2 * MARGIN), names, [*colours.values(), None][: len(names)], strict=True):
         at = MARGIN + x, y + line * SMALL * LINE * 1.4
         how = PAPER if colour is None else {"marker": "s", "markersize": 8, "color": colour, "linestyle": "none"}
         canvas.axes.plot([at[0] + 5], [at[1]], **how)

@@ -33,6 +33,7 @@ _EXPORTS = {
     "match": "matching",
     "graph_metrics": "graphs",
     "edge_curves": "graphs",
+    "best_frame_permutation": "permutation",
     "best_permutation": "permutation",
     "counterfactual_errors": "counterfactual",
     "latent_movement": "counterfactual",
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from intervae.metrics.likelihood import log_likelihood as log_likelihood
     from intervae.metrics.matching import match as match
     from intervae.metrics.matching import mcc as mcc
+    from intervae.metrics.permutation import best_frame_permutation as best_frame_permutation
     from intervae.metrics.permutation import best_permutation as best_permutation
     from intervae.metrics.pictures import pixel_mae as pixel_mae
     from intervae.metrics.pictures import psnr as psnr

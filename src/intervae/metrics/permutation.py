@@ -1,8 +1,10 @@
-"""The naming of a graph's latents under which it comes closest to the true graph."""
+"""The naming of a graph's latents, or of each frame's, under which it comes closest to the true graph."""
 
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +16,7 @@ from intervae.errors import DataError
 from intervae.metrics.graphs import DISTANCE, Graph, GraphMetrics, adjacency, compare, states
 
 MOST_EXACT = 8  # variables up to which every permutation is tried: 8! = 40,320
+MOST_ORDERS = 50_000  # that are tried of the latents of frames: 4 latents and 3 frames have 24, or 13,824 if each frame has its own
 
 
 def best_permutation(true: Graph, estimated: Graph) -> GraphMetrics:
@@ -40,6 +43,36 @@ def best_permutation(true: Graph, estimated: Graph) -> GraphMetrics:
         parameters["matched"] = {true.names[i]: estimated.names[j] for i, j in enumerate(order)}
     parts = {f"{key}_permuted": replace(part, metric=f"{key}_permuted", parameters=parameters) for key, part in plain.parts.items()}
     return replace(plain, metric="shd_permuted", parameters=parameters, parts=parts)
+
+
+def best_frame_permutation(true: Graph, estimated: Graph, frames: int, *, shared: bool = True) -> GraphMetrics:
+    """`graph_metrics` of the latents of several frames, each frame's in no particular order: of all ways to name them, one with the least SHD.
+
+    Variables stand in the order of time, as many in every frame. The true graph may have fewer than the estimated one: the latents to spare
+    then have no edges in truth. With `shared` one order serves all frames, as one encoder reads them all; without, each frame has its own.
+    Coordinates that move by one law, apart from each other, have the same graph after any rotation, so for them this is up to rotation as well.
+    """
+    truth, found = adjacency(true, "true", undirected=False), adjacency(estimated, "estimated", undirected=False)
+    if frames < 1 or len(truth) % frames or len(found) % frames or len(truth) > len(found):
+        raise DataError(f"{len(truth)} true and {len(found)} estimated variables are not those of {frames} frames, with no fewer estimated ones.")
+    own, k = len(truth) // frames, len(found) // frames
+    ways = math.factorial(k) ** (1 if shared else frames)
+    if ways > MOST_ORDERS:
+        raise DataError(f"{k} latents of {frames} frames can be named in {ways} ways, more than the {MOST_ORDERS} that are tried.")
+    place = (np.arange(frames)[:, None] * k + np.arange(own)).ravel()
+    padded = np.zeros_like(found)
+    padded[np.ix_(place, place)] = truth
+    one = list(itertools.permutations(range(k)))
+    orders = np.array([np.concatenate([t * k + np.array(order) for t, order in enumerate(choice)]) for choice in _choices(one, frames, shared)])
+    order = orders[_distance(states(padded), states(found), orders).argmin()]
+    plain = compare(padded, found[np.ix_(order, order)])
+    parameters: dict[str, Any] = {**plain.parameters, "permutation": [int(i) for i in order], "matching": "best permutation of each frame's latents"}
+    parts = {f"{key}_permuted": replace(part, metric=f"{key}_permuted", parameters=parameters) for key, part in plain.parts.items()}
+    return replace(plain, metric="shd_permuted", parameters=parameters, parts=parts)
+
+
+def _choices(one: list[tuple[int, ...]], frames: int, shared: bool) -> Iterable[Sequence[tuple[int, ...]]]:
+    return ([order] * frames for order in one) if shared else itertools.product(one, repeat=frames)
 
 
 def _distance(true: np.ndarray, found: np.ndarray, orders: np.ndarray) -> np.ndarray:

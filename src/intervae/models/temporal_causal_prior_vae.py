@@ -49,7 +49,7 @@ class TemporalCausalPriorVAESettings:
     beta: float = 1.0  # weight of the divergence from the SEM, after the warm-up
     warm_up: int = 1500  # steps over which beta rises from 0
     selection: Literal["path", "gumbel"] = "path"  # of edges: the sparsest graph that still foresees frames, or masks under a penalty
-    tolerance: float = 0.05  # by how much the errors of foreseen validation frames may grow for a sparser graph (path)
+    tolerance: float = 0.1  # share of what all edges spare of the error of a foreseen validation frame that a sparser graph may lose (path)
     rounds: int = 2  # of choosing the edges and training with them, which sets free what the edges of the round before held (path)
     sparsity: float = 5.0  # weight of the expected number of edges [lambda] (gumbel)
     sparsity_from: int = 0  # step at which the penalty starts (gumbel)
