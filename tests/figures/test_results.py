@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from intervae.errors import DataError
-from intervae.figures import depth_curves, grouped_bars, ranking
+from intervae.figures import curves_over, depth_curves, grouped_bars, ranking
 from intervae.figures.style import BLUE, INK, SERIES
 
 MODELS, GROUPS = ("causal-vae", "a <model> with a longer name", "ladder"), (("pendulum", ""), ("celeba", "SMILE"))
@@ -137,3 +137,15 @@ def test_the_colours_of_series_are_different():
     assert len(set(SERIES)) == len(SERIES)
     assert SERIES[0] == BLUE
     assert INK not in SERIES
+
+
+def test_curves_stand_at_the_numbers_of_parts_and_variants(drawn):
+    def row(variant, part, metric, mean):
+        return {"data": "d", "model": "m", "variant": variant, "part": part, "metric": metric, "mean": mean, "std": 0.1}
+
+    rows = [row("path", "0.1", "path_shd", 4.0), row("path", "0.01", "path_shd", 6.0), row("masks 2", "", "shd", 3.0), row("path", "", "shd", 9.0)]
+    canvas = drawn(curves_over, rows, panels={"SHD": {"path_shd": "path", "shd": "masks"}}, across="price")
+    axes = next(a for a in canvas.figure.axes if a.get_xlabel() == "price")
+    assert axes.get_xscale() == "log"
+    lines = [bar.lines[0].get_xydata().tolist() for bar in axes.containers]
+    assert lines == [[[0.01, 6.0], [0.1, 4.0]], [[2.0, 3.0]]]  # a variant without a number has no place along the axis

@@ -16,7 +16,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from intervae.causal.graph import CausalGraph
 from intervae.errors import DataError
-from intervae.metrics import best_permutation, edge_curves, graph_metrics
+from intervae.metrics import best_frame_permutation, best_permutation, edge_curves, graph_metrics
 from intervae.metrics.graphs import compare
 from intervae.metrics.permutation import _assign_and_swap, _swap
 
@@ -301,3 +301,50 @@ def test_forty_pairs_of_an_independent_implementation():
         result = graph_metrics(oracle[f"B{k:03d}"], oracle[f"E{k:03d}"])
         ours = {"fdr": result.fdr, "tpr": result.tpr, "fpr": result.fpr, "shd": result.shd, "nnz": result.parameters["found_edges"]}
         assert ours == dict(zip(columns, expected, strict=True))
+
+
+# ---- frames ------------------------------------------------------------------------------------------------------------
+def forward_graph(rng: np.random.Generator, frames: int, k: int, density: float) -> np.ndarray:
+    time = np.repeat(np.arange(frames), k)
+    return ((rng.random((frames * k, frames * k)) < density) & (time[:, None] < time[None, :])).astype(int)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_best_order_of_each_frames_latents_is_that_of_trying_them_one_by_one(shared: bool) -> None:
+    rng, frames, k = np.random.default_rng(0), 2, 3
+    for _ in range(20):
+        true, found = (forward_graph(rng, frames, k, 0.4) for _ in range(2))
+        least = np.inf
+        for orders in itertools.product(itertools.permutations(range(k)), repeat=frames):
+            if not shared or len(set(orders)) == 1:
+                order = np.concatenate([t * k + np.array(own) for t, own in enumerate(orders)])
+                least = min(least, np.abs(true - found[np.ix_(order, order)]).sum())  # edges go forward only, so none can be reversed
+        assert best_frame_permutation(true, found, frames, shared=shared).shd == least
+
+
+def test_latents_to_spare_have_no_edges_in_truth() -> None:
+    true = np.zeros((6, 6), dtype=int)
+    true[[0, 2, 1, 3], [4, 4, 5, 5]] = 1  # x3 from x1 and x2, y3 from y1 and y2
+    found = np.zeros((12, 12), dtype=int)
+    found[[3, 7, 1, 5], [11, 11, 9, 9]] = 1  # latents 3 and 1 of 4
+    result = best_frame_permutation(true, found, 3)
+    assert result.shd == 0
+    assert set(result.parameters["permutation"][:2]) == {1, 3}
+    assert [i % 4 for i in result.parameters["permutation"][4:8]] == result.parameters["permutation"][:4]
+    found[2, 10] = 1
+    assert best_frame_permutation(true, found, 3).shd == 1
+    found[2, 10], found[7, 11], found[6, 11] = 0, 0, 1  # the second frame has another order
+    assert best_frame_permutation(true, found, 3).shd == 2
+    assert best_frame_permutation(true, found, 3, shared=False).shd == 0
+
+
+def test_graphs_that_are_not_those_of_frames_are_refused() -> None:
+    for true, found, frames in (
+        (np.zeros((6, 6)), np.zeros((8, 8)), 3),
+        (np.zeros((9, 9)), np.zeros((6, 6)), 3),
+        (np.zeros((4, 4)), np.zeros((4, 4)), 0),
+    ):
+        with pytest.raises(DataError, match="frames"):
+            best_frame_permutation(true, found, frames)
+    with pytest.raises(DataError, match="more than the 50000"):
+        best_frame_permutation(np.zeros((18, 18)), np.zeros((18, 18)), 2)
