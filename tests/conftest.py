@@ -8,7 +8,7 @@ import warnings
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +19,7 @@ import torch
 from intervae.causal.graph import CausalGraph
 from intervae.data.base import Dataset, Variable, build_dataset
 from intervae.data.simulators import Pendulum
+from intervae.data.transitions import DatasetTransitions, Transitions
 from intervae.models import MODELS, Model, create
 
 torch.set_num_threads(1)
@@ -34,6 +35,17 @@ QUICK: dict[str, Callable[[Dataset], dict[str, Any]]] = {
     "dc-ign": lambda data: {"latents": len(data.names) + 2, "group_size": 4},
     "causal-prior-vae": lambda _: {"widths": (16, 16), "restarts": 2, "first_epochs": 1, "epochs": 2, "gate_steps": 4},
     "temporal-causal-prior-vae": lambda _: {"widths": (16,), "background_size": 2, "warm_up": 4, "refit_epochs": 1},
+    "ct-vae": lambda _: {
+        "features": 4,
+        "codes": 8,
+        "blocks": 1,
+        "width": 8,
+        "heads": 2,
+        "edge_width": 4,
+        "transition_epochs": 1,
+        "transition_batch": 16,
+        "likelihood": "bernoulli",
+    },
     "mcq-vae": lambda _: {"features": 8, "codebooks": 2, "codes": 8, "blocks": 1, "likelihood": "bernoulli"},
     "vq-vae": lambda _: {"features": 4, "codes": 8, "blocks": 1, "likelihood": "bernoulli"},
     "ladder-vae": lambda _: {"latents": (4, 3, 2), "widths": (16, 12, 8)},
@@ -86,6 +98,17 @@ def make_model() -> Callable[..., Any]:
         return create(name, data, **{**settings, **QUICK.get(name, lambda _: {})(data), **changes})
 
     return make
+
+
+def random_pairs(data: Dataset, actions: tuple[str, ...] = ("a+1", "a-1", "b+1", "b-1")) -> Dataset:
+    """The same data with pairs that mean nothing: every row and another one, and an action."""
+
+    def pairs(rows: int) -> Transitions:
+        before, names = torch.arange(rows), tuple(name[:-2] for name in actions[::2])
+        return Transitions(before, before.roll(1), before % len(actions), actions, torch.arange(len(actions)) // 2, names)
+
+    made = DatasetTransitions(*(pairs(len(split)) for split in (data.train, data.validation, data.test)))
+    return replace(data, transitions=made, actions=actions)
 
 
 def _make_data(

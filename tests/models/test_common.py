@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 import intervae.training.loop as loop
+from conftest import random_pairs
 from intervae.data.base import Batch, Dataset
 from intervae.data.simulators import Motion
 from intervae.errors import QueryError
@@ -42,15 +43,24 @@ def of_clips(request: pytest.FixtureRequest) -> bool:
     return "name" in request.fixturenames and MODELS[request.getfixturevalue("name")].takes_clips
 
 
+def of_pairs(request: pytest.FixtureRequest) -> bool:
+    """Whether the model that a test is about learns from pairs of pictures and the action between them."""
+    return "name" in request.fixturenames and answers(MODELS[request.getfixturevalue("name")], "attribute")
+
+
 @pytest.fixture
 def make_data(request: pytest.FixtureRequest, make_data: Callable[..., Dataset]) -> Callable[..., Dataset]:
-    """As everywhere, but clips of 3 frames for a model that takes clips."""
+    """As everywhere, but clips of 3 frames for a model that takes clips, and with pairs for one that needs them."""
+    if of_pairs(request):
+        return lambda *shape, **options: random_pairs(make_data(*shape, **options))
     return partial(make_data, frames=3) if of_clips(request) else make_data
 
 
 @pytest.fixture
 def pendulum(request: pytest.FixtureRequest, pendulum: Dataset) -> Dataset:
-    """As everywhere, but as many clips of another simulator for a model that takes clips."""
+    """As everywhere, but as many clips of another simulator for a model that takes clips, and with pairs for one that needs them."""
+    if of_pairs(request):
+        return random_pairs(pendulum)
     return Motion().dataset(samples=96) if of_clips(request) else pendulum
 
 

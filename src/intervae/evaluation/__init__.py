@@ -69,6 +69,12 @@ METRICS: dict[str, Metric] = {
         measures.with_weights,
         measures.likelihood,
     ),
+    "actions": Metric(
+        "which action it was: accuracy of actions and of the factors they change, and what the majority scores",
+        "data with transitions, and a model that answers attribute()",
+        measures.with_actions,
+        measures.actions,
+    ),
     "active_units": Metric("latent dims that the encoder uses", "two test images or more", lambda s: len(s.labels) > 1, measures.active_units),
     "mig": Metric("mutual information gap", _LABELS, measures.with_labels, measures.disentanglement("mig")),
     "dci": Metric("disentanglement, completeness and informativeness", f"two {_LABELS}", measures.with_two_labels, measures.disentanglement("dci")),

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from intervae import metrics
-from intervae.data.base import Split
+from intervae.data.base import CHUNK, Split
 from intervae.data.simulators.base import Simulator
 from intervae.evaluation.subject import Subject
 from intervae.metrics.base import Measurement
@@ -25,6 +25,7 @@ AXIOM_IMAGES = 128  # each is asked about some 30 times for every variable
 FITTING = threading.Lock()
 LIKELIHOOD_IMAGES, LIKELIHOOD_SAMPLES = 128, 64
 DIVERSITY_IMAGES = 512
+ACTION_PAIRS = 20_000
 
 
 def r2(subject: Subject) -> list[Measurement]:
@@ -120,6 +121,22 @@ def likelihood(subject: Subject) -> list[Measurement]:
     return bounds.measurements(reading=(type(model).log_weights.__doc__ or "").partition("\n")[0])
 
 
+def actions(subject: Subject) -> list[Measurement]:
+    """At most ACTION_PAIRS random pairs of the test split; what the majority is, the training split decides."""
+    model, data = subject.model, subject.data
+    assert data.transitions is not None
+    pairs, seen = data.transitions.test, data.transitions.train.action.cpu()
+    if len(pairs) > ACTION_PAIRS:
+        pairs = pairs[torch.randperm(len(pairs), generator=torch.Generator().manual_seed(0))[:ACTION_PAIRS]]
+    chunks = zip(pairs.before.split(CHUNK), pairs.after.split(CHUNK), strict=True)
+    scores = torch.cat([model.attribute(data.test[before].images, data.test[after].images).cpu() for before, after in chunks])
+    factors = pairs.factor_of_action.cpu()
+    return [
+        *metrics.action_accuracy(scores, pairs.action.cpu(), pairs.action_names, seen=seen),
+        *metrics.factor_accuracy(scores, pairs.action.cpu(), factors, pairs.factor_names, seen=seen),
+    ]
+
+
 def active_units(subject: Subject) -> list[Measurement]:
     return [metrics.active_units(subject.latents, subject.model.latent_names)]
 
@@ -174,6 +191,10 @@ def with_as_many_nodes(subject: Subject) -> bool:
 
 def with_some_graph(subject: Subject) -> bool:
     return answers_do(subject) and (subject.data.graph is not None or answers(type(subject.model), "graph"))
+
+
+def with_actions(subject: Subject) -> bool:
+    return answers(type(subject.model), "attribute") and subject.data.transitions is not None
 
 
 def with_weights(subject: Subject) -> bool:

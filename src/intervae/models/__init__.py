@@ -14,6 +14,7 @@ from intervae.models.causal_prior_vae import CausalPriorVAE
 from intervae.models.causal_vae import CausalVAE
 from intervae.models.causal_vae_unsup import CausalVAEUnsup
 from intervae.models.condition_vae import ConditionVAE
+from intervae.models.ct_vae import CTVAE
 from intervae.models.dc_ign import DCIGN
 from intervae.models.dip_vae import DIPVAE
 from intervae.models.factor_vae import FactorVAE
@@ -46,6 +47,7 @@ MODELS: dict[str, type[Model]] = {
         InfoGAN,
         CausalGAN,
         DCIGN,
+        CTVAE,
         MCQVAE,
         VQVAE,
         PCA,
@@ -64,6 +66,7 @@ def create(name: str, data: Dataset, *, seed: int = 0, **settings: Any) -> Model
 
 
 __all__ = [
+    "CTVAE",
     "DCIGN",
     "DIPVAE",
     "ICA",

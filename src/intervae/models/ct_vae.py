@@ -1,0 +1,277 @@
+"""CT-VAE (Gendron et al. 2023): codes of pictures, and a causal transition layer that says what an action makes of them and which action it was.
+
+First the codebooks are learned (MCQ-VAE), then every picture is encoded once and the transitions are learned on the code numbers alone, in three
+modes: standard (no action changes nothing, Eq. 6-8), action (Eq. 9) and causal (Eq. 10). The decoder is only asked for pictures.
+
+Shapes: B pairs, n code places, A actions. Reduction: sum over codes and edges, mean over the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from intervae.causal.transition import NONE, CausalTransition, Draw, Score
+from intervae.data.base import Batch, Dataset, Split
+from intervae.data.transitions import TransitionSplit
+from intervae.errors import DataError, QueryError, UsageError, unknown
+from intervae.models.base import QUERY_BATCH, in_batches
+from intervae.models.mcq_vae import MCQVAE, MCQVAESettings
+from intervae.models.phases import Phase, Player, Terms
+from intervae.settings import at_least
+
+HELP = "load it with transitions=True (--data-option transitions=true), or pass it through with_transitions()"
+
+
+@dataclass(frozen=True)
+class CTVAESettings(MCQVAESettings):
+    """Settings of the codebooks (see `MCQVAESettings`) and of the transitions."""
+
+    codebooks: int = 1  # parts that a feature vector is cut in, with a codebook each [K]
+    codes: int = 256  # in each codebook [S]
+    width: int = 128  # features of a node of the transition layer
+    heads: int = 4  # of its attention
+    rounds: int = 2  # in which a variable reads its parents
+    edge_width: int = 32  # features in which an edge network compares two variables
+    noise: int = 0  # dims of the noise at every node; 0 where an action has one outcome only [z]
+    temperature: float = 1.0  # of the relaxation that gives edges their gradients
+    mix: tuple[float, ...] = (1.0, 3.0, 4.0)  # shares of a batch for the standard, the action and the causal mode
+    attribution: float = 4.0  # weight of the causal mode, Eq. 10
+    standard: float = 1.0  # weight of the standard mode, Eq. 6
+    identity: float = 0.01  # weight of the two losses that make no action the identity, Eq. 7 and 8
+    edge_prior: float = 0.5  # probability of an edge before anything is learned
+    edge_kl: float = 1e-3  # weight of the divergence from it, Eq. 11-13; 1 is the bound itself
+    edge_norm: float = 1e-3  # weight of the number of edges, Eq. 14
+    dependency: float = 0.1  # weight of the wish that every variable has a parent, Eq. 15
+    graph_samples: int = 0  # graphs that an answer averages over; 0 takes the most probable one
+    transition_epochs: int = 40  # passes over the pairs of pictures
+    transition_batch: int = 128  # pairs in a step
+    transition_rate: float = 1e-3  # learning rate of the transition layer
+    weight_decay: float = 0.01  # of the transition layer
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, width=1, heads=1, rounds=0, edge_width=1, noise=0, attribution=0, standard=0, identity=0, edge_kl=0, edge_norm=0)
+        at_least(self, dependency=0, graph_samples=0, transition_batch=1, weight_decay=0)
+        if self.width % self.heads:
+            raise UsageError(f"width={self.width} cannot be shared out among {self.heads} heads; use a multiple of heads.")
+        if not 0 < self.edge_prior < 1 or self.temperature <= 0:
+            raise UsageError(f"edge_prior={self.edge_prior} must lie between 0 and 1, and temperature={self.temperature} above 0.")
+        if len(self.mix) != 3 or min(self.mix) < 0 or not self.mix[1] + self.mix[2]:
+            raise UsageError(f"mix={self.mix} must be the shares of the standard, action and causal mode, the last two not both 0.")
+
+
+class Mechanism(NamedTuple):
+    """How an action works on some pictures, on average (Fig. 6): probabilities of the edges (n, n), row i for y_i, and of the mask (n,)."""
+
+    edges: Tensor
+    mask: Tensor
+
+
+class CTVAE(MCQVAE):
+    """CT-VAE: what does this action make of this picture, and which action turned this picture into that one?
+
+    Arguments:
+        spec: `data.spec` of data with transitions; its actions are what the model knows. Labels are not used.
+        settings: see `CTVAESettings`.
+    """
+
+    name = "ct-vae"
+    title = "CT-VAE (Gendron et al. 2023): causal transitions between the codes of pictures, by action"
+    Settings: ClassVar[type] = CTVAESettings
+    settings: CTVAESettings
+
+    def build(self) -> None:
+        if not self.spec.actions:
+            raise DataError(f"{self.name} learns from actions between pictures whose labels differ in one, but this data has none; {HELP}.")
+        super().build()
+        settings = self.settings
+        self.transition = CausalTransition(
+            self.places,
+            settings.codebooks,
+            settings.codes,
+            len(self.spec.actions),
+            width=settings.width,
+            heads=settings.heads,
+            rounds=settings.rounds,
+            edge_width=settings.edge_width,
+            noise=settings.noise,
+            temperature=settings.temperature,
+            prior=settings.edge_prior,
+        )
+
+    def check(self, data: Dataset) -> None:
+        if data.transitions is None:
+            raise DataError(f"{self.name} learns from pairs of pictures, but this data has none; {HELP}.")
+
+    # ---- training ---------------------------------------------------------------------------------------------------
+    def phases(self) -> list[Phase]:
+        """Codebooks; how often each place has which code; then the transitions, on codes that are found once."""
+        settings = self.settings
+        player = Player(
+            self.transition_loss,
+            ("transition.",),
+            optimiser="adamw",
+            learning_rate=settings.transition_rate,
+            weight_decay=settings.weight_decay,
+            clip=10.0,
+        )
+        transitions = Phase(
+            "transitions",
+            (player,),
+            epochs=settings.transition_epochs,
+            batch_size=settings.transition_batch,
+            schedule="cosine",
+            prepare=self.encode_once,
+            keep_best=True,
+        )
+        return [*super().phases(), transitions]
+
+    def encode_once(self, data: Dataset, seed: int) -> Dataset:
+        """The data of the transition phase: pairs of rows, over the codes of every picture."""
+        assert data.transitions is not None
+        train, validation = (
+            TransitionSplit(Split(codes=self.split_codes(split)), pairs)
+            for split, pairs in ((data.train, data.transitions.train), (data.validation, data.transitions.validation))
+        )
+        return replace(data, train=train, validation=validation)
+
+    def transition_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """The three modes on shares of the batch that `mix` tells; outside of training each on all of it, with the most probable graphs.
+
+        The causal mode computes the likelihood under the true action as well, so its rows also count for the action mode.
+        """
+        settings, layer = self.settings, self.transition
+        x, y, action = batch["codes"].long(), batch["after_codes"].long(), batch["action"]
+        draw = layer.draw(len(x), generator, x.device) if self.training else None
+        standard, single, causal = self.shares(len(x))
+        alone = layer.score(x[standard], x[standard], torch.full_like(action[standard], NONE), _rows(draw, standard))
+        same_codes, same_graph = layer.identity(x[standard], _rows(draw, standard))
+        scores = []
+        if single.stop > single.start:
+            scores.append(layer.score(x[single], y[single], action[single], _rows(draw, single)))
+        if causal.stop > causal.start:
+            every, true = layer.score(x[causal], y[causal], None, _rows(draw, causal)), action[causal][:, None]
+            scores.append(Score(*(part.gather(1, true) for part in every)))
+            attribution = functional.cross_entropy(every.log_likelihood, true[:, 0])
+            right = (every.log_likelihood.argmax(1) == true[:, 0]).float().mean()
+        else:
+            attribution = right = x.new_zeros((), dtype=torch.float32)
+        acted = Score(*(torch.cat(parts) for parts in zip(*scores, strict=True)))
+        terms = {
+            "standard": -alone.log_likelihood.mean(),
+            "action": -acted.log_likelihood.mean(),
+            "causal": attribution,
+            "identity_codes": same_codes.mean(),
+            "identity_graph": same_graph.mean(),
+            "edge_kl": torch.cat([alone.kl, acted.kl]).mean(),
+            "edge_norm": torch.cat([alone.norm, acted.norm]).mean(),
+            "dependency": torch.cat([alone.dependency, acted.dependency]).mean(),
+        }
+        weights = (settings.standard, 1.0, settings.attribution, *[settings.identity] * 2, settings.edge_kl, settings.edge_norm, settings.dependency)
+        loss = torch.stack([weight * term for weight, term in zip(weights, terms.values(), strict=True)]).sum()
+        return {"loss": loss, **terms, "action_accuracy": right}
+
+    def shares(self, batch: int) -> tuple[slice, slice, slice]:
+        """Rows of the standard, the action and the causal mode; the mix depends on neither the size of the data nor how frequent an action is."""
+        if not self.training:
+            return slice(0, batch), slice(0, 0), slice(0, batch)
+        mix, total = self.settings.mix, sum(self.settings.mix)
+        first = max(1, round(batch * mix[0] / total))  # one row at least shows what no action does
+        second = min(batch, first + round(batch * mix[1] / total)) if mix[2] else batch
+        return slice(0, first), slice(min(first, batch - 1), second), slice(second, batch)
+
+    # ---- queries ----------------------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def act(self, images: Any, action: Any, times: int = 1, *, samples: int | None = None, seed: int = 0) -> Tensor:
+        """Images (B, C, H, W) to what they look like after the action, by name or number, has been done `times` times.
+
+        Every time the most probable code is taken at each place; `samples` and `seed` as in `attribute`.
+        """
+        return self.act_repeatedly(images, action, times, samples=samples, seed=seed)[:, -1]
+
+    @torch.no_grad()
+    def act_repeatedly(self, images: Any, action: Any, times: int, *, samples: int | None = None, seed: int = 0) -> Tensor:
+        """The pictures after the action was done 1, 2, ..., `times` times, (B, times, C, H, W) (Fig. 5)."""
+        if times < 1:
+            raise QueryError(f"times={times}: an action is done once at least.")
+        codes, number = self.codes(images), self.action_number(action)
+        draws = _Draws(self, samples, seed)
+        after = []
+        for _ in range(times):
+            codes = in_batches(lambda part: self._after(part, number, draws), codes)
+            after.append(in_batches(self.draw_codes, codes))
+        return torch.stack(after, dim=1)
+
+    def _after(self, codes: Tensor, action: int, draws: _Draws) -> Tensor:
+        """The most probable codes (B, n) after an action, of the mean over graphs."""
+        layer, asked = self.transition, torch.full_like(codes[:, 0], action)
+        nodes = layer.nodes(codes)
+        chances = []
+        for draw in draws(len(codes)):
+            logits = layer.logits(codes, nodes, layer.graph(nodes, asked, draw).edges, asked, None if draw is None else draw.noise)[:, 0]
+            chances.append(logits.softmax(2))
+        return torch.stack(chances).mean(0).argmax(2)
+
+    @torch.no_grad()
+    def attribute(self, before: Any, after: Any, *, samples: int | None = None, seed: int = 0) -> Tensor:
+        """Which action was it: pictures before and after, each (B, C, H, W), to the probability of each of `spec.actions`, (B, A).
+
+        Arguments:
+            samples: graphs that are drawn, by `seed`, and averaged over; 0 takes the most probable graph, None what the settings say.
+        """
+        first, second = self.codes(before), self.codes(after)
+        if len(first) != len(second):
+            raise QueryError(f"there are {len(first)} pictures before and {len(second)} after; give as many.")
+        draws = _Draws(self, samples, seed)
+
+        def chances(x: Tensor, y: Tensor) -> Tensor:
+            found = [self.transition.score(x, y, None, draw).log_likelihood.softmax(1) for draw in draws(len(x))]
+            return torch.stack(found).mean(0)
+
+        return in_batches(chances, first, second)
+
+    @torch.no_grad()
+    def mechanism(self, images: Any, action: Any = None) -> Mechanism:
+        """The graph and the intervention mask under an action (None for no action), averaged over the pictures (Fig. 6)."""
+        codes = self.codes(images)
+        number = NONE if action is None else self.action_number(action)
+        edges, mask = torch.zeros(self.places, self.places, device=self.device), torch.zeros(self.places, device=self.device)
+        for part in codes.split(QUERY_BATCH):
+            graph = self.transition.graph(self.transition.nodes(part), torch.full_like(part[:, 0], number))
+            edges += graph.edge_logits[:, 0].sigmoid().sum(0) / len(codes)
+            mask += graph.mask_logits[:, 0].sigmoid().sum(0) / len(codes)
+        return Mechanism(edges, mask)
+
+    def action_number(self, action: Any) -> int:
+        """The number of an action given by name or number."""
+        names = self.spec.actions
+        if isinstance(action, str) and action in names:
+            return names.index(action)
+        if isinstance(action, int) and not isinstance(action, bool) and 0 <= action < len(names):
+            return action
+        raise unknown("action", action, names, QueryError)
+
+
+class _Draws:
+    """The draws that an answer averages over: none at all for the most probable graph, else `samples`, the same for the same seed."""
+
+    def __init__(self, model: CTVAE, samples: int | None, seed: int) -> None:
+        self.model, self.samples = model, model.settings.graph_samples if samples is None else samples
+        if self.samples < 0:
+            raise QueryError(f"samples={self.samples} must be 0 or more.")
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, batch: int) -> list[Draw | None]:
+        if not self.samples:
+            return [None]
+        drawn = [self.model.transition.draw(batch, self.generator, torch.device("cpu")) for _ in range(self.samples)]
+        return [Draw(*(part.to(self.model.device) for part in draw)) for draw in drawn]
+
+
+def _rows(draw: Draw | None, rows: slice) -> Draw | None:
+    return None if draw is None else Draw(*(part[rows] for part in draw))

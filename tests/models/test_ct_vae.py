@@ -1,0 +1,311 @@
+"""CT-VAE and its codebooks: the three modes by hand, questions, and a small world of coloured squares in which it must beat the majority."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call, stack_module_state, vmap
+
+from conftest import random_pairs
+from intervae.causal.transition import NONE
+from intervae.data.base import Batch, Dataset, Split, Variable, build_dataset
+from intervae.data.transitions import with_transitions
+from intervae.errors import DataError, QueryError, UsageError
+from intervae.evaluation import evaluate
+from intervae.models import create
+from intervae.models.ct_vae import CTVAE
+from intervae.models.mcq_vae import MCQVAE
+
+SQUARES = {"channels": (24, 48), "features": 32, "codes": 64, "blocks": 1, "epochs": 20, "batch_size": 32, "learning_rate": 2e-3}
+TRANSITIONS = {"width": 48, "transition_epochs": 8, "transition_batch": 48, "transition_rate": 4e-3}
+COLOURS = np.array([[255, 50, 50], [255, 200, 30], [50, 230, 50], [50, 150, 255]], np.uint8)
+
+
+def squares(columns: int = 7, rows: int = 7, colours: int = 4, sides: int = 2) -> Dataset:
+    """Every picture of a square on 16 x 16: where it is, in steps of 2 pixels, its colour and its size."""
+    table = np.array(list(itertools.product(range(columns), range(rows), range(colours), range(sides))), float)
+    images = np.full((len(table), 3, 16, 16), 30, np.uint8)
+    for image, (x, y, colour, side) in zip(images, table.astype(int), strict=True):
+        image[:, 2 * y : 2 * y + 3 + 2 * side, 2 * x : 2 * x + 3 + 2 * side] = COLOURS[colour, :, None, None]
+    variables = [Variable(name) for name in ("x", "y", "colour", "side")]
+    return with_transitions(build_dataset("squares", images, table, variables, validation=0.15, test=0.15, source={"name": "squares"}))
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return squares()
+
+
+@pytest.fixture(scope="module")
+def trained(data: Dataset) -> CTVAE:
+    model = create("ct-vae", data, **SQUARES, **TRANSITIONS)
+    model.fit(data, seed=0)
+    assert isinstance(model, CTVAE)
+    return model
+
+
+def tiny(data: Dataset, **changes: Any) -> CTVAE:
+    small = {"channels": (8, 8), "features": 8, "codes": 8, "blocks": 1, "width": 16, "heads": 2, "edge_width": 4}
+    return CTVAE(data.spec, **{**small, "epochs": 1, "batch_size": 16, "transition_epochs": 1, "transition_batch": 16, **changes})
+
+
+def pairs_of(model: CTVAE, data: Dataset, rows: int = 8) -> Batch:
+    return {**model.encode_once(data, 0).train.batch(torch.arange(rows) * 97), "step": torch.zeros(())}
+
+
+# ---- it works -------------------------------------------------------------------------------------------------------
+def test_it_knows_the_actions_of_a_small_world_far_better_than_the_majority(trained: CTVAE, data: Dataset) -> None:
+    found = {m.metric: m for m in evaluate(trained, data, ["actions"])}
+    print({name: m.value for name, m in found.items()})
+    assert found["majority_accuracy"].value < 0.25
+    assert found["action_accuracy"].value > 0.6
+    assert found["factor_accuracy"].value > 0.7
+
+
+def test_acting_makes_the_picture_that_the_action_makes(trained: CTVAE, data: Dataset) -> None:
+    assert data.transitions is not None
+    pairs, images = data.transitions.test, data.test.images.float() / 255
+    to_truth, to_start = [], []
+    for number in range(len(data.actions)):
+        some = pairs[pairs.action == number]
+        made = trained.act(data.test.images[some.before], data.actions[number])
+        to_truth.append((made - images[some.after]).abs().mean((1, 2, 3)))
+        to_start.append((made - images[some.before]).abs().mean((1, 2, 3)))
+    assert (torch.cat(to_truth) < torch.cat(to_start)).float().mean() > 0.7
+
+
+def test_no_action_changes_nothing(trained: CTVAE, data: Dataset) -> None:
+    codes = trained.codes(data.test.images)
+    layer, none = trained.transition, torch.full((len(codes),), NONE)
+    nodes = layer.nodes(codes)
+    after = layer.logits(codes, nodes, layer.graph(nodes, none).edges, none).argmax(-1)[:, 0]
+    assert (after == codes).float().mean() > 0.99
+
+
+def test_a_person_sees_the_picture_in_its_codes(trained: CTVAE, data: Dataset) -> None:
+    truth = data.train.images[:100].float() / 255
+    error = (trained.reconstruct(data.train.images[:100]) - truth).square().mean().item()
+    blank = (truth - truth.mean(0)).square().mean().item()
+    assert error < 0.1 * blank
+
+
+def test_the_use_of_the_codes_is_reported(trained: CTVAE, data: Dataset) -> None:
+    used, perplexity = trained.code_usage()
+    counts = np.bincount(trained.codes(data.train.images).flatten().numpy(), minlength=64)
+    share = counts[counts > 0] / counts.sum()
+    assert used.item() == (counts > 0).mean()
+    assert perplexity.item() == pytest.approx(math.exp(-(share * np.log(share)).sum()), rel=1e-4)
+    assert used > 0.3
+
+
+# ---- the three modes ------------------------------------------------------------------------------------------------
+def test_the_loss_is_the_weighted_sum_of_the_modes(data: Dataset) -> None:
+    model = tiny(data, attribution=2.0, standard=0.5, identity=0.03, edge_kl=0.01, edge_norm=0.02, dependency=0.3).eval()
+    batch = pairs_of(model, data)
+    terms = {name: value.item() for name, value in model.transition_loss(batch).items()}
+    x, y, action = batch["codes"].long(), batch["after_codes"].long(), batch["action"]
+    rows = torch.arange(len(x))
+    every = model.transition.score(x, y, None)
+    alone = model.transition.score(x, x, torch.full_like(action, NONE))
+    assert terms["action"] == pytest.approx(-every.log_likelihood[rows, action].mean().item(), rel=1e-4)
+    assert terms["standard"] == pytest.approx(-alone.log_likelihood.mean().item(), rel=1e-4)
+    assert terms["causal"] == pytest.approx(
+        -every.log_likelihood.log_softmax(1)[rows, action].mean().item(), rel=1e-4
+    )  # Eq. 10, of joint likelihoods
+    assert terms["edge_norm"] == pytest.approx((alone.norm.mean() + every.norm[rows, action].mean()).item() / 2, rel=1e-4)
+    weights = {"action": 1.0, "standard": 0.5, "causal": 2.0, "identity_codes": 0.03, "identity_graph": 0.03, "edge_kl": 0.01, "edge_norm": 0.02}
+    assert terms["loss"] == pytest.approx(sum(weight * terms[name] for name, weight in weights.items()) + 0.3 * terms["dependency"], rel=1e-4)
+
+
+@pytest.mark.parametrize(("mix", "rows"), [((1, 3, 4), (8, 24, 32)), ((0, 0, 1), (1, 0, 63)), ((1, 1, 0), (32, 32, 0)), ((2, 1, 1), (32, 16, 16))])
+def test_the_mix_of_the_modes_is_a_setting_and_depends_on_nothing_else(mix: tuple[float, ...], rows: tuple[int, ...], data: Dataset) -> None:
+    for some in (data, random_pairs(data)):
+        parts = tiny(some, mix=mix).train().shares(64)
+        assert tuple(part.stop - part.start for part in parts) == rows
+        assert sum(rows) == 64
+    assert all(0 <= part.start <= part.stop <= 1 for part in tiny(data, mix=mix).train().shares(1))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_small_batches_have_all_terms(batch: int, data: Dataset) -> None:
+    model = tiny(data).train()
+    terms = model.transition_loss(pairs_of(model, data, batch), torch.Generator().manual_seed(0))
+    assert all(torch.isfinite(value) for value in terms.values())
+
+
+def test_the_transition_loss_is_a_pure_function(data: Dataset) -> None:
+    models = [tiny(data, seed=seed).train() for seed in range(2)]
+    batch = pairs_of(models[0], data)
+    before = {name: value.clone() for name, value in models[0].state_dict().items()}
+    separately = [m.transition_loss(batch, torch.Generator().manual_seed(0))["loss"] for m in models]
+    assert all(torch.equal(value, before[name]) for name, value in models[0].state_dict().items())
+    layer = _Loss(models[0])
+
+    def one(parameters: Any, buffers: Any) -> Any:
+        return functional_call(layer, ({f"model.{k}": v for k, v in parameters.items()}, {f"model.{k}": v for k, v in buffers.items()}), (batch,))
+
+    together = vmap(one, randomness="same")(*stack_module_state(models))  # type: ignore[arg-type]
+    assert together.tolist() == pytest.approx([value.item() for value in separately], rel=1e-3)
+
+
+class _Loss(torch.nn.Module):
+    def __init__(self, model: CTVAE) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.model.transition_loss(batch, torch.Generator().manual_seed(0))["loss"]
+
+
+def test_the_codebooks_stay_as_they_are_while_transitions_are_learned(data: Dataset) -> None:
+    model = tiny(data)
+    model.fit(data, seed=0)
+    alone = tiny(data, transition_epochs=0)
+    alone.fit(data, seed=0)
+    for name, value in model.state_dict().items():
+        assert name.startswith("transition.") != torch.equal(value, alone.state_dict()[name]), name
+
+
+def test_pictures_are_encoded_once(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    encode = CTVAE.split_codes
+    monkeypatch.setattr(CTVAE, "split_codes", lambda self, split: seen.append(len(split)) or encode(self, split))
+    model = tiny(data, transition_epochs=3)
+    model.fit(data, seed=0)
+    assert seen == [len(data.train), len(data.train), len(data.validation)]  # the marginals, then the pairs
+
+
+# ---- defects of the authors' code that concern the whole model -----------------------------------------------------
+def test_answers_are_always_the_same_unless_graphs_are_drawn(trained: CTVAE, data: Dataset) -> None:
+    """Defect 8: eval() stayed stochastic."""
+    before, after = data.test.images[:20], data.test.images[20:40]
+    plain = trained.attribute(before, after)
+    assert torch.equal(plain, trained.attribute(before, after))
+    assert torch.allclose(plain.sum(1), torch.ones(20), atol=1e-5)
+    drawn = [trained.attribute(before, after, samples=3, seed=seed) for seed in (0, 0, 1)]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+    assert torch.allclose(drawn[2].sum(1), torch.ones(20), atol=1e-5)
+    assert torch.equal(trained.act(before, "x+1"), trained.act(before, "x+1"))
+    trained.act(before, "x+1", samples=2, seed=1)
+
+
+def test_the_test_split_decides_nothing(data: Dataset) -> None:
+    """Defect 9: the model was selected on the test split."""
+    other = replace(data, test=Split(images=255 - data.test.images, labels=data.test.labels))
+    states = []
+    for some in (data, other):
+        model = tiny(some, transition_epochs=2)
+        model.fit(some, seed=0)
+        states.append(model.state_dict())
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
+@pytest.mark.parametrize(("size", "grid"), [((64, 64), (8, 8)), ((48, 32), (6, 4)), ((33, 47), (5, 6))])
+def test_the_whole_picture_fills_the_grid(size: tuple[int, int], grid: tuple[int, int], make_data: Any) -> None:
+    """Defect 10: pictures were padded, so that they filled a fifth of the grid."""
+    model = MCQVAE(make_data((1, *size)).spec, channels=(8, 8, 8), features=8, blocks=0)
+    assert model.grid == grid
+    for row, column in itertools.product((0, -1), (0, -1)):
+        picture = torch.full((1, 1, *size), 0.5, requires_grad=True)
+        model.encoder(picture)[0, :, row, column].sum().backward()
+        assert picture.grad is not None
+        assert picture.grad[0, 0, row, column] != 0
+    far = torch.zeros(1, 1, *size)
+    far[0, 0, 0, 0] = 1
+    moved = (model.encoder(far) - model.encoder(torch.zeros_like(far))).abs().sum(1)[0]
+    assert moved[0, 0] > 0
+    assert moved[-1, -1] == 0  # a code tells of its part of the picture
+
+
+# ---- questions ------------------------------------------------------------------------------------------------------
+def test_acting_again_is_acting_on_what_came_out(trained: CTVAE, data: Dataset) -> None:
+    images = data.test.images[:3]
+    each = trained.act_repeatedly(images, "x+1", 3)
+    assert each.shape == (3, 3, 3, 16, 16)
+    for times in (1, 2, 3):
+        assert torch.equal(trained.act(images, 0, times), each[:, times - 1])
+    assert not torch.equal(each[:, 0], each[:, 1])
+
+
+def test_the_mechanism_of_an_action_is_a_mean_over_pictures(trained: CTVAE, data: Dataset) -> None:
+    images = data.test.images[:5]
+    whole = trained.mechanism(images, "colour+1")
+    assert whole.edges.shape == (16, 16)
+    assert whole.mask.shape == (16,)
+    parts = [trained.mechanism(image, "colour+1") for image in images]
+    assert torch.allclose(whole.edges, torch.stack([p.edges for p in parts]).mean(0), atol=1e-5)
+    assert torch.allclose(whole.mask, torch.stack([p.mask for p in parts]).mean(0), atol=1e-5)
+    assert trained.mechanism(images).mask.max() < 1e-6  # no action intervenes nowhere
+
+
+def test_wrong_questions_are_refused(trained: CTVAE, data: Dataset) -> None:
+    images = data.test.images[:2]
+    for ask, words in (
+        (lambda: trained.act(images, "colur+1"), "unknown action 'colur\\+1'; did you mean 'colour\\+1'"),
+        (lambda: trained.act(images, 8), "unknown action"),
+        (lambda: trained.act(images, "x+1", 0), "once at least"),
+        (lambda: trained.attribute(images, images[:1]), "2 pictures before and 1 after"),
+        (lambda: trained.attribute(images, images, samples=-1), "0 or more"),
+        (lambda: trained.attribute(images[..., :8], images), "resize"),
+    ):
+        with pytest.raises(QueryError, match=words):
+            ask()
+
+
+def test_data_without_actions_or_pairs_are_refused(data: Dataset) -> None:
+    with pytest.raises(DataError, match=r"actions between pictures.*transitions=True"):
+        create("ct-vae", replace(data, actions=()))
+    with pytest.raises(DataError, match=r"pairs of pictures.*transitions=True"):
+        tiny(data).fit(replace(data, transitions=None))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"features": 10, "codebooks": 4}, "features=10"),
+        ({"width": 10, "heads": 4}, "width=10"),
+        ({"mix": (1.0, 2.0)}, "mix"),
+        ({"mix": (1.0, 0.0, 0.0)}, "mix"),
+        ({"edge_prior": 1.0}, "edge_prior"),
+        ({"channels": ()}, "channels"),
+        ({"code_decay": 1.0}, "code_decay"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], words: str, data: Dataset) -> None:
+    with pytest.raises(UsageError, match=words):
+        create("ct-vae", data, **settings)
+
+
+def test_one_codebook_is_the_vq_vae(data: Dataset) -> None:
+    with pytest.raises(UsageError, match="use mcq-vae"):
+        create("vq-vae", data, codebooks=2)
+
+
+def test_several_codebooks_have_their_own_places(data: Dataset) -> None:
+    model = tiny(data, codebooks=4)
+    assert model.places == 4 * 16 == len(model.latent_names)
+    model.fit(data, seed=0)
+    assert model.attribute(data.test.images[:3], data.test.images[:3]).shape == (3, 8)
+    assert model.encode(data.test.images[:3]).shape == (3, 64, 2)
+
+
+def test_vectors_are_taken_for_the_code_next_to_them(trained: CTVAE, data: Dataset) -> None:
+    latents = trained.encode(data.test.images[:3])
+    assert torch.equal(trained.decode(latents + 1e-4), trained.decode(latents))
+
+
+def test_samples_have_codes_as_often_as_the_pictures_have_them(trained: CTVAE, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Tensor] = []
+    monkeypatch.setattr(trained, "draw_codes", lambda codes: drawn.append(codes) or torch.zeros(len(codes), 3, 16, 16))
+    trained.sample(4000, seed=0)
+    codes = torch.cat(drawn)
+    shares = torch.stack([(codes == c).float().mean(0) for c in range(64)], dim=1)
+    assert torch.allclose(shares, trained.marginals, atol=0.04)
