@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from intervae.data import Split, TransitionSplit, Variable, action_factors, build_dataset, load_data, reload, with_transitions
+from intervae.data import Neighbours, Split, TransitionSplit, Variable, action_factors, build_dataset, load_data, reload, with_transitions
 from intervae.data.simulators import Pendulum
 from intervae.errors import DataError, UsageError
 
@@ -118,6 +118,45 @@ def test_draws_make_a_factor_as_frequent_as_it_has_steps():
     expected = together * (1 - (1 - 1 / candidates) ** draws)
     np.testing.assert_allclose(everything[::2], expected, atol=4 * np.sqrt(steps * draws / 4).max())
     assert everything[6] > 3 * everything[2] > 3 * everything[0] > 0
+
+
+def test_training_pairs_may_be_all_while_the_others_are_drawn():
+    data = grid_data((6, 7, 8))
+    every, drawn, mixed = (with_transitions(data, **how).transitions for how in ({}, {"draws": 9}, {"draws": 9, "train_draws": 0}))
+    assert triples(mixed.train) == triples(every.train)
+    assert len(mixed.test) < 0.8 * len(every.test)
+    assert len(drawn.train) < 0.8 * len(every.train)
+    assert triples(mixed.test) < triples(every.test)
+
+
+@pytest.mark.parametrize("cyclic", [(), ("angle",)])
+def test_repeated_actions_lead_to_the_pictures_whose_factor_is_so_many_steps_on(cyclic):
+    data = with_transitions(grid_data(), cyclic=cyclic)
+    near = Neighbours(data)
+    table = torch.cat([getattr(data, name).labels for name in SPLITS])
+    rows = torch.arange(len(data.test))
+    numbers = near.numbers("test", rows)
+    for action in range(6):
+        factor, sign = action // 2, 1 - 2 * (action % 2)
+        values = torch.unique(table[:, factor])
+        found = near.after("test", rows, action, 4)
+        for row, label in enumerate(data.test.labels):
+            place = int(torch.searchsorted(values, label[factor]))
+            for times in range(1, 5):
+                to = place + sign * times
+                to = to % len(values) if NAMES[factor] in cyclic else to
+                expected = label.clone()
+                if not 0 <= to < len(values):
+                    assert found[row, times - 1] == -1
+                    continue
+                expected[factor] = values[to]
+                assert torch.equal(table[found[row, times - 1]], expected)
+    pictures = torch.cat([getattr(data, name).images for name in SPLITS])
+    some = torch.tensor([3, 59, 0, 17, 40])
+    assert torch.equal(near.images(some), pictures[some])
+    assert torch.equal(near.images(torch.from_numpy(numbers)), data.test.images)
+    with pytest.raises(DataError, match="made has no transitions"):
+        Neighbours(grid_data())
 
 
 def test_pairs_of_equal_pictures_are_left_out_on_request():
@@ -260,6 +299,7 @@ def test_data_without_labels_are_refused():
         ({"factors": "shades"}, "unknown factor in factors 'shades'; did you mean 'shade'"),
         ({"cyclic": "angle", "factors": "shade"}, "unknown factor in cyclic 'angle'"),
         ({"draws": 0}, "draws=0 must be a whole number, 1 or more"),
+        ({"train_draws": -1}, "train_draws=-1 must be a whole number, 0 or more"),
         ({"splits": "new"}, "unknown splits of transitions 'new'"),
     ],
 )

@@ -3,7 +3,7 @@
 from intervae.data.base import KINDS, Batch, Dataset, Kind, Spec, Split, Variable, build_dataset, split_rows
 from intervae.data.columns import ColumnDescription, describe_columns
 from intervae.data.registry import Entry, datasets, load_data, register, reload
-from intervae.data.transitions import DatasetTransitions, Transitions, TransitionSplit, action_factors, with_transitions
+from intervae.data.transitions import DatasetTransitions, Neighbours, Transitions, TransitionSplit, action_factors, with_transitions
 
 __all__ = [
     "KINDS",
@@ -13,6 +13,7 @@ __all__ = [
     "DatasetTransitions",
     "Entry",
     "Kind",
+    "Neighbours",
     "Spec",
     "Split",
     "TransitionSplit",

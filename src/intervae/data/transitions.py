@@ -69,11 +69,12 @@ class Transitions:
 
 @dataclass(frozen=True)
 class DatasetTransitions:
-    """The pairs of each split of a Dataset."""
+    """The pairs of each split of a Dataset, and the factors that go round."""
 
     train: Transitions
     validation: Transitions
     test: Transitions
+    cyclic: tuple[str, ...] = ()
 
 
 def action_factors(actions: Sequence[str]) -> tuple[tuple[str, ...], Tensor]:
@@ -108,6 +109,7 @@ def with_transitions(
     cyclic: str | Sequence[str] = (),
     balanced: bool = False,
     draws: int | None = None,
+    train_draws: int | None = None,
     unique: bool = True,
     visible: bool = False,
     splits: str = "given",
@@ -123,6 +125,7 @@ def with_transitions(
         balanced: in every split cut all actions to as many pairs as the rarest has, drawn at random. Otherwise they are as frequent as in the data.
         draws: of each step of each factor draw so many pairs at random, with replacement, and keep each once. That is how the authors made
             theirs (with 1000), so that a factor is as frequent as it has steps. Without it all pairs are kept.
+        train_draws: the same for the training pairs, where it is to be another number; 0 keeps all of these.
         unique: the factors say which picture it is, so that no two pictures agree in all. False where they do not, as the attributes of
             faces: every picture is then paired with one drawn from those one step away, in its split.
         visible: leave out pairs of two equal pictures, which no model can tell apart (a weapon that is not drawn, a square turned by 90 degrees).
@@ -138,20 +141,14 @@ def with_transitions(
         _names(factors, names, "factors") if factors is not None else tuple(n for n, size in zip(names, codes.max(0) + 1, strict=True) if size > 1)
     )
     around = _names(cyclic, chosen, "cyclic")
-    if draws is not None and (isinstance(draws, bool) or not isinstance(draws, int) or draws < 1):
-        raise UsageError(f"draws={draws!r} must be a whole number, 1 or more.")
     rng = np.random.default_rng([seed, 2])
     cells = _Cells(dataset.name, names, codes, part, unique, rng)
-    found = []
-    for name in chosen:
-        before, after = cells.steps(names.index(name), name in around)
-        found.append(_draw(before, after, codes[before, names.index(name)], draws, rng) if draws else (before, after))
     actions = tuple(f"{name}{sign}" for name in chosen for sign in ("+1", "-1"))
-    first = np.concatenate([end for up, down in found for end in (up, down)])
-    second = np.concatenate([end for up, down in found for end in (down, up)])
-    action = np.repeat(np.arange(len(actions)), [len(up) for up, _ in found for _ in range(2)])
+    limits = [_limit("draws", draws, 1) if train_draws is None else _limit("train_draws", train_draws, 0), *[_limit("draws", draws, 1)] * 2]
+    made = {limit: _pairs(cells, chosen, around, limit, rng) for limit in dict.fromkeys(limits)}
     pairs = []
-    for number, split in enumerate(SPLITS):
+    for number, (split, limit) in enumerate(zip(SPLITS, limits, strict=True)):
+        first, second, action = made[limit]
         inside = np.flatnonzero((part[first] == number) & (part[second] == number))
         if visible:
             inside = inside[_differ(getattr(dataset, split), row[first[inside]], row[second[inside]])]
@@ -160,7 +157,28 @@ def with_transitions(
         which = {"before": row[first[kept]], "after": row[second[kept]], "action": action[kept]}
         tensors = {name: torch.from_numpy(array) for name, array in which.items()}
         pairs.append(Transitions(**tensors, action_names=actions, factor_of_action=torch.arange(len(actions)) // 2, factor_names=chosen))
-    return replace(dataset, transitions=DatasetTransitions(*pairs), actions=actions)
+    return replace(dataset, transitions=DatasetTransitions(pairs[0], pairs[1], pairs[2], around), actions=actions)
+
+
+def _limit(name: str, given: int | None, least: int) -> int:
+    """How many draws; 0 for all pairs."""
+    if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < least):
+        raise UsageError(f"{name}={given!r} must be a whole number, {least} or more.")
+    return given or 0
+
+
+def _pairs(
+    cells: _Cells, chosen: Sequence[str], around: Sequence[str], draws: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows before (P,) and after (P,) over all splits, and the action (P,) between them: up and down each pair."""
+    found = []
+    for name in chosen:
+        factor = cells.names.index(name)
+        before, after = cells.steps(factor, name in around)
+        found.append(_draw(before, after, cells.codes[before, factor], draws, rng) if draws else (before, after))
+    first = np.concatenate([end for up, down in found for end in (up, down)])
+    second = np.concatenate([end for up, down in found for end in (down, up)])
+    return first, second, np.repeat(np.arange(2 * len(found)), [len(up) for up, _ in found for _ in range(2)])
 
 
 def _split_anew(dataset: Dataset, seed: int) -> Dataset:
@@ -332,3 +350,48 @@ class TransitionSplit(Split):
             **{f"after_{name}": value for name, value in after.items()},
             "action": pairs.action.index_select(0, rows),
         }
+
+
+class Neighbours:
+    """The pictures of a grid one step and more away, in whichever split they are: what repeated actions should lead to.
+
+    Arguments:
+        dataset: with transitions, and with one picture for each combination of factors.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        if dataset.transitions is None:
+            raise DataError(f"{dataset.name} has no transitions; load it with transitions=True.")
+        self.dataset, self.pairs, self.cyclic = dataset, dataset.transitions.train, dataset.transitions.cyclic
+        self.names, self.codes, self.part, self.row = _codes(dataset)
+        self.cells = _Cells(dataset.name, self.names, self.codes, self.part, True, np.random.default_rng(0))
+
+    def after(self, split: str, rows: Tensor, action: int, times: int) -> Tensor:
+        """(N, times): the pictures that repeating an action 1, 2, ... times leads to from the rows (N,) of a split; -1 where there is none.
+
+        A picture is told by its number among all: those of the training split come first, then validation, then test; see `images`.
+        """
+        start = self.numbers(split, rows)
+        factor = self.names.index(self.pairs.factor_names[int(self.pairs.factor_of_action[action])])
+        step, size, stride = 1 - 2 * (action % 2), self.cells.sizes[factor], self.cells.strides[factor]
+        code = self.codes[start, factor][:, None] + step * np.arange(1, times + 1)  # (N, times)
+        inside = (code >= 0) & (code < size)
+        if self.names[factor] in self.cyclic:
+            code, inside = code % size, np.ones_like(inside)
+        wanted = self.cells.key[start, None] + (code - self.codes[start, factor][:, None]) * stride
+        place = np.minimum(np.searchsorted(self.cells.sorted, wanted), len(self.cells.sorted) - 1)
+        found = inside & (self.cells.sorted[place] == wanted)
+        return torch.from_numpy(np.where(found, self.cells.order[place], -1))
+
+    def numbers(self, split: str, rows: Tensor) -> np.ndarray:
+        """The numbers among all pictures of the rows of a split."""
+        return int((self.part < SPLITS.index(split)).sum()) + rows.cpu().numpy()
+
+    def images(self, numbers: Tensor) -> Tensor:
+        """(N,) numbers of pictures to the pictures (N, C, H, W) uint8."""
+        out = torch.empty((len(numbers), *self.dataset.train.shape[1:]), dtype=torch.uint8)
+        for number, split in enumerate(SPLITS):
+            chosen = torch.from_numpy(self.part[numbers.numpy()] == number)
+            if bool(chosen.any()):
+                out[chosen] = getattr(self.dataset, split)[torch.from_numpy(self.row[numbers[chosen].numpy()])].images.cpu()
+        return out
