@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from intervae.data.simulators import Parabola
 from intervae.errors import DataError, QueryError, UsageError
 from intervae.models import CausalPriorVAE
 from intervae.models.causal_prior_vae import Posterior, allowed_edges
+from intervae.models.storage import load_model
+from intervae.training.stepper import Stepper
 
 SMALL: dict[str, Any] = {"latents": 4, "widths": (16, 12), "epochs": 1, "first_epochs": 1, "restarts": 2, "batch_size": 16, "gate_steps": 8}
 END = torch.tensor(math.inf)  # the step at which every schedule is over
@@ -35,6 +38,9 @@ def make(data: Dataset, **settings: Any) -> CausalPriorVAE:
         for part in (model.encoder, model.decoder):
             for parameter in part.parameters():
                 parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+        for part, stacked in model.starts.items():  # of which the model is the first
+            for name, tensor in getattr(model, part).state_dict().items():
+                stacked.stacks[name.replace(".", "/")][0] = tensor
     return model
 
 
@@ -141,6 +147,9 @@ def shift_latent(model: CausalPriorVAE, index: int, by: float) -> None:
     assert isinstance(last, nn.Linear)
     with torch.no_grad():
         last.bias[index] += by
+        for stack in model.starts["encoder"].stacks.values() if model.starts else ():
+            if stack.shape[1:] == last.bias.shape:
+                stack[:, index] += by
 
 
 def test_in_the_first_phase_only_latents_with_edges_reach_the_picture(data: Dataset) -> None:
@@ -155,7 +164,7 @@ def test_in_the_first_phase_only_latents_with_edges_reach_the_picture(data: Data
 
 
 def test_the_first_phase_has_an_isotropic_prior_of_small_weight(data: Dataset) -> None:
-    model, batch = make(data, first_beta=0.05, reconstruction_weight=2.0), batch_of(data)
+    model, batch = make(data, first_beta=0.05, reconstruction_weight=2.0, restarts=1), batch_of(data)
     terms = model.first_loss(batch, seeded(0))
     kl = kl_divergence(distribution(model.posterior(batch["images"])), standard(4)).mean().item()
     assert terms["kl"].item() == pytest.approx(kl, rel=1e-4)
@@ -179,8 +188,11 @@ def test_alignment_moves_the_latents_and_no_picture(data: Dataset) -> None:
     images, noise = batch_of(data, 32)["images"], torch.randn(32, 4, generator=seeded(0))
     before = model.posterior(images)
     pictures, drawn = model.reconstruct(data.test.images), model.decoder(before.draw(noise)).detach()
-    for _ in range(2):  # a second one is put on top of the first
-        model.align(data, 0)
+    for turn in range(2):  # a second one is put on top of the first
+        if turn:
+            model.place([0, 1], torch.tensor([[0.5, 1.0], [-2.0, 0.3]]), torch.tensor([1.0, -1.0]))
+        else:
+            model.align(data, 0)
         after = model.posterior(images)
         assert torch.allclose(model.reconstruct(data.test.images), pictures, atol=1e-4)
         assert torch.allclose(model.decoder(after.draw(noise)), drawn, atol=1e-4)
@@ -205,40 +217,64 @@ def test_alignment_places_latents_that_are_an_affine_map_of_draws_of_the_prior(d
 
 
 @pytest.mark.parametrize("scores", [(1.0, 3.0, 2.0), (3.0, 1.0, 2.0), (1.0, 2.0, 3.0), (-5.0, -7.0, -6.0)])
-def test_of_the_restarts_the_best_is_kept(data: Dataset, scores: tuple[float, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_the_starts_the_best_is_kept(data: Dataset, scores: tuple[float, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     model, given = CausalPriorVAE(data.spec, **{**SMALL, "restarts": 3}), iter(scores)
+    starts = [{part: stacked.network(turn) for part, stacked in model.starts.items()} for turn in range(3)]
+    assert len({float(start["encoder"]["layers.1.weight"].sum()) for start in starts}) == 3
     monkeypatch.setattr(module, "affine_score", lambda *_, **__: next(given))
-    encoders = []
-    for turn in range(3):
-        model.start_again(turn, data, 0)
-        encoders.append(nn.utils.parameters_to_vector(model.encoder.parameters()).detach())
-        model.keep_the_better(turn, data, 0)
-    assert len({float(vector.sum()) for vector in encoders}) == 3
-    pictures = model.reconstruct(data.test.images)
     model.align(data, 0)
     best = int(np.argmax(scores))
-    assert torch.equal(nn.utils.parameters_to_vector(model.encoder.parameters()), encoders[best])
-    assert torch.allclose(model.reconstruct(data.test.images), pictures, atol=1e-4) == (best == 2)  # with the decoder that belongs to it
-    assert float(model.kept_score) == max(scores)
+    assert all(torch.equal(tensor, starts[best]["encoder"][name]) for name, tensor in model.encoder.state_dict().items())
+    kept = starts[best]["decoder"]["layers.2.weight"]  # after the layer that undoes the map
+    assert torch.equal(model.decoder.state_dict()["layers.2.weight"], kept)
+    assert model.scores.tolist() == list(scores)
 
 
-def test_the_score_of_a_restart_is_that_of_its_latents(data: Dataset) -> None:
-    class Watched(CausalPriorVAE):
-        def keep_the_better(self, turn: int, data: Dataset, seed: int) -> None:
-            means, indices = self.encode(data.train.images)[:, :2, 0], [0, 1]
-            found.append(affine_score(means, self.sem, indices, *fit_affine(means, self.sem, indices, seed=seed)))
-            super().keep_the_better(turn, data, seed)
-
-    found: list[float] = []
-    model = Watched(data.spec, **{**SMALL, "restarts": 3})
-    model.fit(data, seed=2)
-    assert len(found) == 3
-    assert float(model.kept_score) == pytest.approx(max(found), rel=1e-3, abs=1e-3)
+def test_the_score_of_a_start_is_that_of_its_latents(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RANKED_STEPS", 120)
+    model = CausalPriorVAE(data.spec, **{**SMALL, "restarts": 3})
+    found = []
+    for turn in range(3):
+        model._take(turn)
+        means = model.encode(data.train.images)[:, :2, 0]
+        found.append(affine_score(means, model.sem, [0, 1], *fit_affine(means, model.sem, [0, 1])))
+    model.align(data, 0)
+    assert model.scores.tolist() == pytest.approx(found, rel=1e-3, abs=1e-3)
 
 
-def test_the_phases_are_positions_and_scores_then_alignment_then_the_prior(data: Dataset) -> None:
-    names = [phase.name for phase in make(data).phases()]
-    assert names == ["positions 1", "score 1", "positions 2", "score 2", "alignment", "prior"]
+def test_starts_are_trained_as_if_each_were_alone(data: Dataset) -> None:
+    """With the noise switched off (all draws 0) the starts share nothing but the batches, so start 1 of three is the only start of another model."""
+
+    class Quiet(CausalPriorVAE):
+        def first_loss(self, batch: Any, generator: Any = None) -> Any:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(torch, "randn", lambda shape, **_: torch.zeros(shape))
+                return super().first_loss(batch, generator)
+
+    settings = {**SMALL, "first_epochs": 2}
+    three, alone = Quiet(data.spec, **{**settings, "restarts": 3}), Quiet(data.spec, **{**settings, "restarts": 1})
+    for part, stacked in alone.starts.items():
+        for name, stack in stacked.stacks.items():
+            stack.data = three.starts[part].stacks[name].data[1:2].clone()
+    for model in (three, alone):
+        phase = model.phases()[0]
+        stepper = Stepper(model, phase, data.train, 16, cuda_graph=False, bf16=False)
+        stepper.run_epoch(0, 2, 5)
+    for part, stacked in alone.starts.items():
+        for name, tensor in stacked.network(0).items():
+            assert torch.allclose(tensor, three.starts[part].network(1)[name], atol=1e-5)
+
+
+def test_a_trained_model_keeps_no_starts_but_the_chosen(data: Dataset, tmp_path: Path) -> None:
+    model = make(data)
+    model.fit(data, seed=1, out=tmp_path / "run")
+    assert not any(tensor.numel() for name, tensor in model.state_dict().items() if name.startswith("starts."))
+    again = load_model(tmp_path / "run")
+    assert torch.equal(again.encode(data.test.images), model.encode(data.test.images))
+
+
+def test_the_phases_are_positions_then_alignment_then_the_prior(data: Dataset) -> None:
+    assert [phase.name for phase in make(data).phases()] == ["positions", "alignment", "prior"]
     assert [phase.name for phase in make(data, curriculum=False).phases()] == ["prior"]
 
 

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -25,12 +23,14 @@ from intervae.causal.sem_alignment import affine_score, fit_affine
 from intervae.causal.sem_divergence import Kind, divergence
 from intervae.data.base import Batch, Dataset, Spec
 from intervae.errors import DataError, QueryError, UsageError
-from intervae.models.base import INITIALISING, in_batches
+from intervae.models.base import in_batches
 from intervae.models.causal import CausalModel
 from intervae.models.phases import Optimiser, Phase, Player, Schedule, Terms
 from intervae.nets.images import MLPDecoder, MLPEncoder
+from intervae.nets.stacked import Stacked
 
 ALIGNED_ON = 4096  # training images whose posterior means the affine map is fitted to
+RANKED_ON, RANKED_STEPS = 512, 60  # of them, and steps, for the maps by which starts are compared
 
 
 class Posterior(NamedTuple):
@@ -66,8 +66,8 @@ class CausalPriorVAESettings:
     curriculum: bool = True  # positions first, then alignment; without it the prior is there from the start
     isotropic: bool = False  # N(0, I) instead of the SEM in the last phase: the control that shows what the prior adds to the alignment
     gate_steps: int = 400  # over which the latents without edges are let in after the alignment
-    restarts: int = 12  # trainings of the first phase, of which the one is kept whose latents an affine map makes most like the prior
-    first_epochs: int = 4  # of each
+    restarts: int = 24  # networks of the first phase, of which the one is kept whose latents an affine map makes most like the prior
+    first_epochs: int = 6  # of the first phase, all of them at once
     epochs: int = 12  # with the SEM as the prior
     batch_size: int = 100
     optimiser: Optimiser = "adam"  # the paper has adagrad
@@ -92,8 +92,7 @@ class CausalPriorVAE(CausalModel):
     offset: Tensor
     alignment_log_det: Tensor
     coupled: Tensor
-    kept: Tensor
-    kept_score: Tensor
+    scores: Tensor
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
         if spec.frames is not None:
@@ -107,9 +106,11 @@ class CausalPriorVAE(CausalModel):
         learn = settings.learn_scales and bool(settings.edges)
         self.sem = SEM(allowed, form=settings.form, scales=scales, learn_scales=learn, learn_edges=settings.learn_edges and bool(settings.edges))
         self.encoder, self.decoder = self._networks()
-        several = self._staged and settings.restarts > 1
-        self.register_buffer("kept", torch.zeros(sum(p.numel() for p in self._trained_first()) if several else 0))  # the best of the restarts
-        self.register_buffer("kept_score", torch.zeros(()))
+        starts = [(self.encoder, self.decoder), *(self._networks() for _ in range(settings.restarts - 1))] if self._staged else []
+        self.starts = nn.ModuleDict(
+            {name: Stacked(networks) for name, networks in zip(("encoder", "decoder"), zip(*starts, strict=True), strict=False)}
+        )
+        self.register_buffer("scores", torch.zeros(len(starts)))  # of the starts, once the first phase has ended
         self.register_buffer("alignment", torch.eye(d))  # T and t of the map after the encoder
         self.register_buffer("offset", torch.zeros(d))
         self.register_buffer("alignment_log_det", torch.zeros(()))
@@ -120,9 +121,6 @@ class CausalPriorVAE(CausalModel):
         outputs = 2 * d if settings.covariance == "diagonal" else d + d * (d + 1) // 2
         encoder = MLPEncoder(self.spec.image_shape, outputs, settings.widths, nn.ReLU)
         return encoder, MLPDecoder(d, self.spec.image_shape, settings.widths, nn.ReLU)
-
-    def _trained_first(self) -> list[nn.Parameter]:
-        return [*self.encoder.parameters(), *self.decoder.parameters()]
 
     # ---- the model --------------------------------------------------------------------------------------------------
     def posterior(self, images: Tensor) -> Posterior:
@@ -167,13 +165,16 @@ class CausalPriorVAE(CausalModel):
 
     def first_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """The first phase: only latents with edges reach the decoder, under an isotropic prior of small weight, so that they become
-        nearly affine in what moves the pixels most."""
-        posterior = self.posterior(batch["images"])
-        z = posterior.draw(torch.randn(posterior.mean.shape, device=posterior.mean.device, generator=generator))
-        reconstruction = self.misfit(z * self.coupled, batch["images"]).mean()
+        nearly affine in what moves the pixels most. The loss is the sum over the starts, each with noises of its own; the terms are means."""
+        settings, images, d = self.settings, batch["images"], self.settings.latents
+        features = self.starts["encoder"](images)  # (R, B, outputs)
+        noise = torch.randn((*features.shape[:2], d), device=features.device, generator=generator).flatten(0, 1)
+        posterior = Posterior(*gaussian_head(features.flatten(0, 1), d))
+        z = (posterior.draw(noise) * self.coupled).unflatten(0, features.shape[:2])
+        reconstruction = (self.starts["decoder"](z, own=True) - images).square().flatten(2).sum(2).mean()
         kl = full_kl(posterior).mean()
-        total = self.settings.reconstruction_weight * reconstruction + self.settings.first_beta * kl
-        return {"loss": total, "reconstruction": reconstruction, "kl": kl}
+        total = settings.reconstruction_weight * reconstruction + settings.first_beta * kl
+        return {"loss": settings.restarts * total, "reconstruction": reconstruction, "kl": kl}
 
     # ---- training ---------------------------------------------------------------------------------------------------
     @property
@@ -185,39 +186,40 @@ class CausalPriorVAE(CausalModel):
         settings = self.settings
         same: dict[str, Any] = {"batch_size": settings.batch_size, "schedule": settings.schedule}
 
-        def player(loss: Any) -> Player:
-            return Player(loss, optimiser=settings.optimiser, learning_rate=settings.learning_rate)
+        def player(loss: Any, *parameters: str) -> Player:
+            return Player(loss, parameters, optimiser=settings.optimiser, learning_rate=settings.learning_rate)
 
-        last = Phase("prior", (player(self.loss),), epochs=settings.epochs, **same)
+        last = Phase("prior", (player(self.loss, "encoder", "decoder", "sem"),), epochs=settings.epochs, **same)
         if not self._staged:
             return [last]
-        first: list[Phase] = []
-        for turn in range(settings.restarts):
-            again = partial(self.start_again, turn)
-            first.append(Phase(f"positions {turn + 1}", (player(self.first_loss),), epochs=settings.first_epochs, prepare=again, **same))
-            first.append(Phase(f"score {turn + 1}", prepare=partial(self.keep_the_better, turn)))
-        return [*first, Phase("alignment", prepare=self.align), last]
+        first = Phase("positions", (player(self.first_loss, "starts"),), epochs=settings.first_epochs, **same)
+        return [first, Phase("alignment", prepare=self.align), last]
 
     @torch.no_grad()
-    def start_again(self, turn: int, data: Dataset, seed: int) -> None:
-        """Draw the networks anew, but for the first time."""
-        if turn:
-            with INITIALISING, torch.random.fork_rng(devices=[]):
-                torch.default_generator.manual_seed(int(np.random.SeedSequence((seed, turn)).generate_state(1)[0]))
-                fresh = self._networks()
-            for old, new in zip((self.encoder, self.decoder), fresh, strict=True):
-                old.load_state_dict(new.state_dict())
+    def align(self, data: Dataset, seed: int) -> None:
+        """Choose the start whose latents an affine map makes most like the prior, and put that map after its encoder.
 
-    @torch.no_grad()
-    def keep_the_better(self, turn: int, data: Dataset, seed: int) -> None:
-        """Keep these networks if their latents can be made more like the prior than those before; this looks at images and prior alone."""
-        if not len(self.kept):  # a single start needs no score
-            return
+        This looks at training images and the prior alone. The decoder's first layer undoes the map, so that every picture stays as it was.
+        """
+        for turn in range(len(self.scores)):
+            self._take(turn)
+            if len(self.scores) > 1:
+                means, indices = self._coupled_means(data, seed)
+                self.scores[turn] = affine_score(
+                    means, self.sem, indices, *fit_affine(means, self.sem, indices, seed=seed, samples=RANKED_ON, steps=RANKED_STEPS)
+                )
+        self._take(int(self.scores.argmax()))
+        for network in self.starts.values():
+            assert isinstance(network, Stacked)
+            network.clear()
         means, indices = self._coupled_means(data, seed)
-        score = affine_score(means, self.sem, indices, *fit_affine(means, self.sem, indices, seed=seed))
-        if turn == 0 or score > float(self.kept_score):
-            self.kept.copy_(nn.utils.parameters_to_vector(self._trained_first()))
-            self.kept_score.fill_(score)
+        self.place(indices, *fit_affine(means, self.sem, indices, seed=seed))
+
+    def _take(self, turn: int) -> None:
+        """Make start `turn` the model's encoder and decoder."""
+        for own, network in ((self.encoder, self.starts["encoder"]), (self.decoder, self.starts["decoder"])):
+            assert isinstance(network, Stacked)
+            own.load_state_dict(network.network(turn))
 
     def _coupled_means(self, data: Dataset, seed: int) -> tuple[Tensor, list[int]]:
         rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:ALIGNED_ON]
@@ -225,15 +227,8 @@ class CausalPriorVAE(CausalModel):
         return self.encode(data.train[rows.to(data.train.device)].images)[:, indices, 0], indices
 
     @torch.no_grad()
-    def align(self, data: Dataset, seed: int) -> None:
-        """Fit z -> T z + t of the coupled latents to the SEM's density on training images; the decoder's first layer undoes it, so that
-        every picture stays as it was."""
-        if len(self.kept):
-            parameters = self._trained_first()
-            for parameter, values in zip(parameters, self.kept.split([p.numel() for p in parameters]), strict=True):
-                parameter.copy_(values.view_as(parameter))
-        means, indices = self._coupled_means(data, seed)
-        linear, shift = fit_affine(means, self.sem, indices, seed=seed)
+    def place(self, indices: list[int], linear: Tensor, shift: Tensor) -> None:
+        """Put z -> T z + t of the latents `indices` after the encoder, and its inverse before the decoder."""
         whole, offset = torch.eye(len(self.coupled), device=self.device), torch.zeros_like(self.offset)
         whole[torch.tensor(indices)[:, None], torch.tensor(indices)] = linear.to(whole)
         offset[indices] = shift.to(offset)

@@ -21,6 +21,7 @@ from intervae.data.base import Spec
 from intervae.errors import IntervaeError, QueryError, RunError
 from intervae.files import read_json, write_bytes, write_json, write_text
 from intervae.models.base import Model, answers
+from intervae.nets.stacked import Stacked
 
 FORMAT = 1
 
@@ -96,6 +97,9 @@ def build_model(config: Any, folder: Path) -> Model:
 
 def load_tensors(model: Model, tensors: dict[str, torch.Tensor], path: Path) -> None:
     """Copy tensors into the model after checking that names and shapes are its own."""
+    for prefix, module in model.named_modules():
+        if isinstance(module, Stacked) and all(name in tensors and len(tensors[name]) == 0 for name in module.state_dict(prefix=f"{prefix}.")):
+            module.clear()  # one of them had been chosen when this was stored
     expected = model.state_dict()
     for name, tensor in expected.items():
         if name not in tensors:
