@@ -30,6 +30,7 @@ def run_together(tasks: Sequence[Callable[[], Any]], workers: int, device: str |
     if workers <= 1:
         yield from ((number, task()) for number, task in enumerate(tasks))
         return
+    _load_linear_algebra(device)
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     ended: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
     for number in range(len(tasks)):
@@ -63,6 +64,12 @@ def run_together(tasks: Sequence[Callable[[], Any]], workers: int, device: str |
             yield number, result
     finally:
         stop.set()
+
+
+def _load_linear_algebra(device: str | torch.device) -> None:
+    """Torch loads its linear algebra for GPUs at the first use, and fails when two threads come first."""
+    if torch.device(device).type == "cuda":
+        torch.linalg.cholesky(torch.eye(2, device=device))
 
 
 def _own_stream(device: str | torch.device) -> contextlib.AbstractContextManager[Any]:
