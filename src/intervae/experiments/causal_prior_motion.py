@@ -94,17 +94,14 @@ def true_edges(k: int, window: int) -> np.ndarray:
 def foresight(model: TemporalCausalPriorVAE, data: Dataset) -> Numbers:
     """Mean squared pixel errors on test clips: of frames foreseen from two, of copying the last of these, and of what the model makes of the true
     frame itself, which perfect foresight would leave. Also over those clips alone whose sprite stays where training frames have it."""
-    world, split, history = data.simulator, data.test, model.settings.window - 1
-    assert isinstance(world, Motion)
+    split, history = data.test, model.settings.window - 1
     behind = split.fields["background"]
-    truth, places = world.extrapolate(split.labels.numpy()[:, : 2 * history], split.fields["exogenous"].numpy(), STEPS)
-    wanted = torch.from_numpy(truth).float() / 255
+    wanted, inside = future(data, split, history)
     guesses = {
         "extrapolation_mse": model.extrapolate(split.images[:, :history], STEPS, background=behind).cpu(),
         "copy_mse": (split.images[:, history - 1 : history].float() / 255).expand_as(wanted),
         "truth_mse": again(model, wanted, behind),
     }
-    inside = torch.from_numpy(((places >= world.walls[0]) & (places <= world.walls[1])).all(1))
     clips = split.images.float() / 255
     made = model.reconstruct(split.images, background=behind).cpu()
     reconstruction = float((made - clips).square().mean())
@@ -116,6 +113,14 @@ def foresight(model: TemporalCausalPriorVAE, data: Dataset) -> Numbers:
         numbers |= {f"{name}|step {step + 1}": float(errors[:, step].mean()) for step in range(STEPS)}
         numbers[f"{name}_inside"] = float(errors[inside].mean())
     return {**numbers, "accuracy": accuracy(reconstruction, numbers["prediction_mse"], model.settings.window)}
+
+
+def future(data: Dataset, split: Split, history: int) -> tuple[Tensor, Tensor]:
+    """The simulator's next frames (N, STEPS, C, H, W) after the first `history` of clips, and whose sprite stays wholly in the picture (N,)."""
+    world = data.simulator
+    assert isinstance(world, Motion)
+    frames, places = world.extrapolate(split.labels.numpy()[:, : 2 * history], split.fields["exogenous"].numpy(), STEPS)
+    return torch.from_numpy(frames).float() / 255, torch.from_numpy(((places >= world.walls[0]) & (places <= world.walls[1])).all(1))
 
 
 def again(model: TemporalCausalPriorVAE, frames: Tensor, behind: Tensor) -> Tensor:
@@ -174,29 +179,33 @@ def responses(model: TemporalCausalPriorVAE, data: Dataset) -> np.ndarray:
 
 
 def intervention_rows(model: TemporalCausalPriorVAE, data: Dataset) -> list[figures.ClipRow]:
-    """Each latent of each frame of a test clip set to several values, what follows from it, on black."""
-    clip = data.test[:1].images
-    black = torch.zeros(SHOWN_VALUES, *clip.shape[2:])
+    """Each latent of each frame of a test clip set to several values, and what follows from it; the clip with the darkest background, as its
+    frames are shown as what differs from that."""
+    behind = data.test.fields["background"]
+    darkest = int(behind.float().flatten(1).mean(1).argmin())
+    clip, still = (part[darkest : darkest + 1].expand(SHOWN_VALUES, *part.shape[1:]) for part in (data.test.images, behind))
     reach = read(model, data.test)[0][:, :-1].std((0, 1)).max()
     values = np.linspace(-2, 2, SHOWN_VALUES) * reach
     rows = []
     for name in model.latent_names[: len(model.fixed)]:
-        made = model.counterfactual(clip.expand(SHOWN_VALUES, -1, -1, -1, -1), {name: values}, background=black)
-        rows.append(figures.ClipRow(f"do({name})", made, values.tolist()))
+        made = model.counterfactual(clip, {name: values}, background=still).cpu()
+        rows.append(figures.ClipRow(f"do({name})", (made - still[:, None].float() / 255).clamp(min=0), values.tolist()))
     return rows
 
 
 def extrapolation_rows(model: TemporalCausalPriorVAE, data: Dataset) -> tuple[list[figures.ClipRow], list[str]]:
-    """Test clips: the two frames that are given and STEPS foreseen ones, above the simulator's; and the heads of the columns."""
-    world, split, history = data.simulator, data.test[:SHOWN_CLIPS], model.settings.window - 1
-    assert isinstance(world, Motion)
-    truth, _ = world.extrapolate(split.labels.numpy()[:, : 2 * history], split.fields["exogenous"].numpy(), STEPS)
+    """The first test clips whose sprite stays in the picture: the two frames that are given and STEPS foreseen ones, above the simulator's; and
+    the heads of the columns."""
+    history = model.settings.window - 1
+    truth, inside = future(data, data.test, history)
+    chosen = np.flatnonzero(inside)[:SHOWN_CLIPS]
+    split = data.test[chosen]
     given = split.images[:, :history].float() / 255
     made = model.extrapolate(split.images[:, :history], STEPS, background=split.fields["background"]).cpu()
     rows = []
-    for n in range(len(given)):
+    for n, row in enumerate(chosen):
         rows.append(figures.ClipRow("model", torch.cat([given[n], made[n]]), made=STEPS))
-        rows.append(figures.ClipRow("simulator", torch.cat([given[n], torch.from_numpy(truth[n]).float() / 255])))
+        rows.append(figures.ClipRow("simulator", torch.cat([given[n], truth[row]])))
     return rows, [*(f"given {t + 1}" for t in range(history)), *(f"+{t + 1}" for t in range(STEPS))]
 
 
