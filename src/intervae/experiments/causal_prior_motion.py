@@ -24,8 +24,8 @@ from intervae.models.temporal_causal_prior_vae import TemporalCausalPriorVAE
 TRUTH = (-1.0, 2.0)  # coefficients of the position one frame ago but one, and of the last one
 STEPS = 3  # frames that are foreseen
 FITTED_ON = 4096  # training clips on which latents are read as positions
-PENALTIES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # prices of an edge at which the path is shown
-SHOWN_CLIPS, SHOWN_VALUES, SHOWN_BACKGROUNDS, MAP = 3, 7, 6, 31
+PENALTIES = (0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # prices of an edge at which the path is shown
+SHOWN_CLIPS, SHOWN_VALUES, SHOWN_BACKGROUNDS, MAP = 3, 5, 6, 31
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from intervae.errors import DataError
 from intervae.figures.style import (
@@ -127,7 +127,8 @@ def curves_over(path: str | Path, rows: Sequence[Row], *, panels: Mapping[str, M
     """A panel for each entry of `panels`, its title -> {metric: name of the line}; `part` is the number along the logarithmic axis `across`, or, for
     rows without a part, the number at the end of the job's variant. Bars are the standard deviation over seeds."""
     known_suffix(path)
-    names = list(dict.fromkeys(name for lines in panels.values() for name in lines.values()))
+    shown = {row["metric"] for row in rows if _numbered(row)}
+    names = list(dict.fromkeys(name for lines in panels.values() for metric, name in lines.items() if metric in shown))
     colours = dict(zip(names, _colours(names), strict=True))
     left, wide, high = 52.0, 290.0, 200.0
     width = 2 * MARGIN + len(panels) * (left + wide)
@@ -141,10 +142,15 @@ def curves_over(path: str | Path, rows: Sequence[Row], *, panels: Mapping[str, M
         axes = canvas.panel(x, top, wide - 8, high)
         canvas.text(x, top - 12, heading_of_panel, weight="bold")
         for metric, name in lines.items():
-            points = sorted((float(row["part"] or row["variant"].split()[-1]), row) for row in rows if row["metric"] == metric and _numbered(row))
+            if metric not in shown:
+                continue
+            found = [(float(row["part"] or row["variant"].split()[-1]), row) for row in rows if row["metric"] == metric and _numbered(row)]
+            points = sorted(found, key=lambda point: point[0])
             spread = [row["std"] for _, row in points]
             axes.errorbar([p for p, _ in points], [row["mean"] for _, row in points], spread, color=colours[name], marker="o", markersize=4, **ERROR)
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 6)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(across, **_label())
         _number_axis(axes.yaxis)
     canvas.save(path)
