@@ -26,7 +26,7 @@ import intervae as package
 from command import ENVIRONMENT, PENDULUM, PROGRAM, SMALL, Output, contents, intervae, make_folder, program, refused, succeeded, train_tiny
 from intervae import cli, evaluation, listing
 from intervae.causal import CausalGraph
-from intervae.data.simulators import Pendulum
+from intervae.data.simulators import Motion, Pendulum
 from intervae.metrics.base import Measurement
 from intervae.settings import build_settings
 
@@ -360,6 +360,32 @@ def test_a_graph_without_edges_says_so(tmp_path: Path) -> None:
 
 
 # ---- intervene ------------------------------------------------------------------------------------------------------
+def test_intervene_on_a_clip_shows_its_frames_and_those_that_follow(tmp_path: Path) -> None:
+    words = ["train", "temporal-causal-prior-vae", "--data", "motion", "--data-option", "samples=64", "--size", "12", "--out", tmp_path / "run"]
+    for setting in ("widths=16", "background=given", "refit_epochs=1", "batch_size=16", "epochs=1"):
+        words += ["--set", setting]
+    succeeded(intervae(*words, "--no-pictures", "--device", "cpu"))
+    ask = ["intervene", tmp_path / "run", "--index", 2, "--out", tmp_path / "clip.png"]
+    shown = succeeded(intervae(*ask, "--do", "z2_0=1.5", "--steps", 2, "--json"))
+    model, data = package.load(tmp_path / "run"), Motion(size=12).dataset(samples=64)
+    behind = data.test.fields["background"][2:3]
+    before = model.encode(data.test.images[2:3], background=behind)
+    after = model.intervene(before, {"z2_0": 1.5})
+    rows = json.loads(shown.out)
+    assert [row["variable"] for row in rows] == list(model.latent_names)
+    assert [row["before"] for row in rows] == pytest.approx(before[0, :, 0].tolist(), abs=1e-5)
+    assert [row["after"] for row in rows] == pytest.approx(after[0, :, 0].tolist(), abs=1e-5)
+    widths = []
+    for more in (["--steps", 2], []):
+        succeeded(intervae(*ask, "--do", "z2_0=1.5", *more))
+        with Image.open(tmp_path / "clip.png") as picture:
+            widths.append(picture.width)
+    assert widths[0] > widths[1]  # the two that follow take room
+    succeeded(intervae(*ask, "--do", "z5_0=1.5", "--steps", 2))
+    refused(intervae(*ask, "--do", "z5_0=1.5"), 1, "z5_0")
+    refused(intervae(*ask, "--do", "z2_0=1", "--image", tmp_path / "clip.png"), 2, "trained on clips")
+
+
 def test_intervene_tells_every_variable_before_and_after_as_the_model_does(finished: Path, tmp_path: Path) -> None:
     rows = json.loads(
         succeeded(

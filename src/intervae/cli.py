@@ -318,28 +318,37 @@ def intervene(
         Path | None, typer.Option("--out", help="Picture to write: the original and the counterfactual.", show_default="strip.png; none with --json")
     ] = None,
     image: Annotated[Path | None, typer.Option(help="An image file; without it a test image of the run's data is used.", show_default=False)] = None,
-    index: Annotated[int, typer.Option(min=0, help="Which test image.")] = 0,
+    index: Annotated[int, typer.Option(min=0, help="Which test image or clip.")] = 0,
+    steps: Annotated[int, typer.Option(min=0, help="Of a clip: how many frames after its last one.")] = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Show what a picture would have been: abduction, action, prediction."""
+    """Show what a picture or a clip would have been: abduction, action, prediction."""
     from intervae.causal.do import parse_do
     from intervae.data.images import read_images
     from intervae.models import load
     from intervae.models.causal import CausalModel
     from intervae.training import choose_device
 
+    more: dict[str, Any] = {}
     if image is not None:
         model = load(run, choose_device(device))
+        if model.spec.frames is not None:
+            raise UsageError(f"--image {image}: {model.name} was trained on clips; choose one of the test clips with --index.")
         channels, *size = model.spec.image_shape
         picture, _ = read_images([image], [str(image)], size=(size[0], size[1]), channels=channels)
     else:
         model, data = _open(run, device)
         if index >= len(data.test):
             raise QueryError(f"--index {index}: the test split has {len(data.test)} images, numbered from 0.")
-        picture = data.test[index : index + 1].images.numpy()
+        chosen = data.test[index : index + 1]
+        picture = chosen.images.numpy()
+        if model.spec.frames is not None and "background" in chosen.fields:
+            more["background"] = chosen.fields["background"]
+    if steps and model.spec.frames is None:
+        raise UsageError(f"--steps {steps}: {model.name} was trained on single images, after which nothing follows.")
     wanted = parse_do(do, model.spec.categories)
-    after = model.counterfactual(picture, wanted)
+    after = model.counterfactual(picture, wanted, **more, **({"steps": steps} if steps else {}))
     done = []
     for name, value in wanted.items():
         variable = model.spec.variable(name) if name in model.spec.names else None
@@ -351,16 +360,19 @@ def intervene(
     if path is not None:
         from intervae import figures
 
-        figures.strip(path, picture[0], after.cpu(), [", ".join(done)])
+        if model.spec.frames is None:
+            figures.strip(path, picture[0], after.cpu(), [", ".join(done)])
+        else:
+            rows = [figures.ClipRow("original", picture[0]), figures.ClipRow(", ".join(done), after[0].cpu(), made=after.shape[1])]
+            figures.clip_rows(path, rows, heads=[str(t + 1) for t in range(after.shape[1])])
     if isinstance(model, CausalModel):
-        _show_change(model, picture, wanted, as_json)
+        _show_change(model, model.encode(picture, **more), {name: value for name, value in wanted.items() if name in model.latent_names}, as_json)
     if not as_json:
         say(f"wrote {path}")
 
 
-def _show_change(model: Any, picture: Any, do: dict[str, float], as_json: bool) -> None:
-    """The variables before and after, in their own units."""
-    latents = model.encode(picture)
+def _show_change(model: Any, latents: Any, do: dict[str, float], as_json: bool) -> None:
+    """The variables before and after, in their own units; of a clip, those of its first window of frames."""
     changed = model.intervene(latents, do)
     rows = []
     for i, name in enumerate(model.latent_names):

@@ -346,10 +346,10 @@ class TemporalCausalPriorVAE(CausalModel):
         return in_batches(again, clips, self._behind(clips, background))
 
     @torch.no_grad()
-    def counterfactual(self, images: Any, do: Do, labels: Any = None, *, background: Any = None) -> Tensor:
+    def counterfactual(self, images: Any, do: Do, labels: Any = None, *, background: Any = None, steps: int = 0) -> Tensor:
         """Clips (B, T, C, H, W) had `do` been done: names such as z1_0 (latent 0 of frame 1) or b0 set, later frames following by the equations
-        with the noises that they have."""
-        return self._roll(self.as_images(images), 0, do, background)
+        with the noises that they have; and `steps` more frames after them."""
+        return self._roll(self.as_images(images), steps, do, background)
 
     @torch.no_grad()
     def extrapolate(self, frames: Any, steps: int, *, background: Any = None, do: Do | None = None) -> Tensor:
