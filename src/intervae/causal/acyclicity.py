@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from intervae.errors import UsageError
+from intervae.errors import UsageError, unknown
 
 
 def trace_exponential(weights: Tensor) -> Tensor:
@@ -45,6 +45,19 @@ def log_det(weights: Tensor, s: float = 1.0) -> Tensor:
     if not s > 0:
         raise UsageError(f"log_det(s={s}) has no domain; s must be positive.")
     return _penalty(weights, _LogDeterminant(float(s)))
+
+
+def value_and_slope(squares: Tensor, measure: str) -> tuple[Tensor, Tensor]:
+    """h and dh/dM (n, n) at M = W∘W (n, n), without a tape: for solvers that write their own gradients. Outside log_det's domain: inf and NaN.
+
+    Arguments:
+        squares: M, non-negative.
+        measure: "exponential", "polynomial" or "log_det", with c or s of 1.
+    """
+    if measure not in _RULES:
+        raise unknown("measure of acyclicity", measure, _RULES)
+    penalty, response = _RULES[measure].evaluate(squares[None])
+    return penalty[0], response[0].mT
 
 
 class _Rule(Protocol):
@@ -151,6 +164,9 @@ class _LogDeterminant:
 
     def adjoint(self, squares: Tensor, response: Tensor, direction: Tensor) -> Tensor:
         return response.mT @ direction @ response.mT
+
+
+_RULES: dict[str, _Rule] = {"exponential": _Exponential(), "polynomial": _Polynomial(1.0), "log_det": _LogDeterminant(1.0)}
 
 
 def _exponential_taylor(x: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ class Discovery:
         assumptions: when the answer is right, in plain words.
         ambiguous: edges (cause, effect) of `graph` that the data would let run the other way at no more cost.
         history: (n, n) weights on the way there, where the method takes steps.
+        notes: sentences that a person should read beside the graph.
+        details: numbers of the method's own, such as its score or how far from acyclic it ended.
     """
 
     graph: CausalGraph
@@ -40,6 +42,41 @@ class Discovery:
     assumptions: str
     ambiguous: list[tuple[str, str]]
     history: tuple[np.ndarray, ...] = ()
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def pattern(self) -> np.ndarray:
+        """(n, n) of 0, 1 and -1: the edges of `graph` with -1 both ways where `ambiguous` leaves the direction open, as `graph_metrics` takes it."""
+        pattern = self.graph.adjacency
+        for cause, effect in self.ambiguous:
+            j, i = self.graph.index(cause), self.graph.index(effect)
+            pattern[j, i] = pattern[i, j] = -1
+        return pattern
+
+    def replace(self, **changed: Any) -> Discovery:
+        return replace(self, **changed)
+
+
+class UnitsWarning(UserWarning):
+    """A graph was learned from columns in their own units, which can decide its edges."""
+
+
+def varsortability(columns: np.ndarray, graph: CausalGraph) -> float:
+    """The share of directed paths of `graph` along which the variance of (N, n) columns grows from start to end (Reisach et al. 2021, Eq. 4).
+
+    0.5 says that units tell nothing about the order; near 1, sorting by variance gives the order, and least squares in these units does just that.
+    Paths of every length up to n - 1 count, each once for its ends and length; equal variances count half. NaN without edges.
+    """
+    variance = np.asarray(columns, dtype=np.float64).var(axis=0)
+    edges = graph.adjacency.astype(bool)
+    ratio = variance[None, :] / variance[:, None]  # [j, i]: of the end to that of the start
+    walks, paths, grown = edges.copy(), 0, 0.0
+    for _ in range(len(edges) - 1):
+        paths += int(walks.sum())
+        grown += float((walks & (ratio > 1 + 1e-9)).sum() + 0.5 * (walks & (np.abs(ratio - 1) <= 1e-9)).sum())
+        walks = (walks.astype(np.int64) @ edges.astype(np.int64)) > 0
+    return grown / paths if paths else float("nan")
 
 
 def read_table(table: Any, names: Sequence[str] | None, kinds: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:

@@ -7,11 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from intervae.discovery.base import Discovery, read_table
+from intervae.discovery.dagma import dagma, dagma_mlp
 from intervae.discovery.independence import independence
 from intervae.discovery.lagrangian import lagrangian
+from intervae.discovery.notears import notears, notears_mlp
 from intervae.errors import unknown
 
-METHODS: dict[str, Callable[..., Discovery]] = {"independence": independence, "lagrangian": lagrangian}
+METHODS: dict[str, Callable[..., Discovery]] = {
+    "independence": independence,
+    "lagrangian": lagrangian,
+    "notears": notears,
+    "notears-mlp": notears_mlp,
+    "dagma": dagma,
+    "dagma-mlp": dagma_mlp,
+}
 """Name -> learner(columns (N, n) float64, names, kinds, *, seed, and its own settings)."""
 
 

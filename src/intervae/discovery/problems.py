@@ -1,0 +1,189 @@
+"""Every variable fitted from all others at once, with gradients written out: linear by the covariance alone, or one network each in one product.
+
+Both are a list of tensors of which the first, (P, n, m), holds what the inputs of each variable have to do with each other variable: edge j -> i
+is the norm of the inputs of j into i. The loss of a continuous variable is half its mean squared error ("equal" noises) or half its logarithm
+("free": the Gaussian likelihood with a noise variance of its own, which does not depend on units); of a binary or categorical one, the
+cross-entropy. To it come l1 |A| and, for networks, l2 / 2 of all weights squared.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intervae.discovery.design import Design
+from intervae.discovery.knowledge import Allowed
+from intervae.errors import UsageError
+
+NOISES = ("equal", "free")
+
+
+class Problem(ABC):
+    """What the solvers minimise, over `parameters`; the first is A (P, n, m)."""
+
+    parameters: list[Tensor]
+    owner: Tensor  # (P,) the variable of each row of A
+
+    def __init__(self, allowed: Allowed, owner: np.ndarray, noise: str, l1: float, l2: float, device: torch.device) -> None:
+        if noise not in NOISES:
+            raise UsageError(f"noise={noise!r} is not one of {', '.join(NOISES)}.")
+        self.noise, self.l1, self.l2, self.device = noise, l1, l2, device
+        self.n = len(allowed.edges)
+        self.owner = torch.from_numpy(owner).to(device)
+        self.plain = len(owner) == self.n  # each variable is one column
+        self.free = self._spread(allowed.edges)  # (P, n, 1) of 0 and 1
+        self.taxed = self._spread(allowed.edges & ~allowed.required) * l1
+
+    def _spread(self, edges: np.ndarray) -> Tensor:
+        """(n, n) by variables to (P, n, 1) by inputs."""
+        return torch.from_numpy(edges.astype(np.float64)).to(self.device)[self.owner][:, :, None]
+
+    @abstractmethod
+    def fit_gradients(self) -> list[Tensor]:
+        """The gradients of the loss and of l2 / 2 |.|^2, in the order of `parameters`."""
+
+    @abstractmethod
+    def unexplained(self) -> np.ndarray:
+        """(n,) share of each variable's variance (deviance, where it is discrete) that its causes leave."""
+
+    def gradients(self) -> list[Tensor]:
+        first, *others = self.fit_gradients()
+        return [torch.addcmul(first, self.taxed, self.parameters[0].sign()).mul_(self.free), *others]
+
+    def squares(self) -> Tensor:
+        """(n, n) M: the squared strength of j -> i."""
+        squares = self.parameters[0].square().sum(-1)
+        return squares if self.plain else squares.new_zeros(self.n, self.n).index_add_(0, self.owner, squares)
+
+    def penalty_gradient(self, slope: Tensor) -> Tensor:
+        """dh/dA from dh/dM (n, n)."""
+        return (2 * slope if self.plain else 2 * slope[self.owner])[:, :, None] * self.parameters[0]
+
+    def strengths(self) -> np.ndarray:
+        """(n, n) what the graph's weights are."""
+        return self.squares().sqrt().cpu().numpy()
+
+    def restrict(self, edges: np.ndarray) -> None:
+        """From now on only these edges (n, n) may be there."""
+        self.free = self._spread(edges)
+        self.parameters[0].mul_(self.free)
+
+
+class Linear(Problem):
+    """x_i = sum_j W[j, i] x_j + noise, over continuous or 0 / 1 columns, through their covariance (n, n)."""
+
+    def __init__(self, table: Design, allowed: Allowed, *, noise: str, l1: float, device: torch.device) -> None:
+        super().__init__(allowed, table.owner, noise, l1, 0.0, device)
+        self.covariance = torch.from_numpy(table.inputs.T @ table.inputs / len(table.inputs)).to(device)
+        self.parameters = [torch.zeros(self.n, self.n, 1, dtype=torch.float64, device=device)]
+
+    def fit_gradients(self) -> list[Tensor]:
+        weights = self.parameters[0][:, :, 0]
+        slope = self.covariance @ weights - self.covariance  # -S (I - W)
+        if self.noise == "free":
+            slope = slope / self._errors(weights, slope)
+        return [slope[:, :, None]]
+
+    def _errors(self, weights: Tensor, slope: Tensor) -> Tensor:
+        """(n,) mean squared errors: the diagonal of (I - W)^T S (I - W)."""
+        return (weights * slope).sum(0) - slope.diagonal()
+
+    def unexplained(self) -> np.ndarray:
+        weights = self.parameters[0][:, :, 0]
+        errors = self._errors(weights, self.covariance @ weights - self.covariance)
+        return (errors / self.covariance.diagonal()).cpu().numpy()
+
+    def strengths(self) -> np.ndarray:
+        return self.parameters[0][:, :, 0].cpu().numpy()
+
+
+class Networks(Problem):
+    """One hidden layer of m sigmoid units per variable, every variable's in the same matrix product.
+
+    Arguments:
+        table: of any kinds of columns.
+        hidden: m.
+    """
+
+    def __init__(self, table: Design, allowed: Allowed, *, noise: str, l1: float, l2: float, hidden: int, seed: int, device: torch.device) -> None:
+        super().__init__(allowed, table.owner, noise, l1, l2, device)
+        self.inputs, self.targets = torch.from_numpy(table.inputs).to(device), torch.from_numpy(table.targets).to(device)
+        self.node = torch.from_numpy(table.node).to(device)
+        kind = np.array(table.kinds)[table.node]
+        self.continuous, self.binary, self.categorical = (torch.from_numpy(kind == k).to(device) for k in ("continuous", "binary", "categorical"))
+        self.mixed, self.scalar = bool((kind != "continuous").any()), "categorical" not in table.kinds
+        rows, (columns, outputs) = len(table.inputs), (len(table.owner), len(table.node))
+        self.shape = (rows, self.n, hidden)
+        generator = torch.Generator().manual_seed(seed)
+
+        def uniform(*shape: int, scale: float) -> Tensor:
+            return ((2 * torch.rand(*shape, generator=generator, dtype=torch.float64) - 1) * scale).to(device)
+
+        first = uniform(columns, self.n, hidden, scale=0.05) * self.free
+        start = uniform(self.n * hidden, scale=columns**-0.5)
+        self.parameters = [first, start, uniform(outputs, hidden, scale=hidden**-0.5), torch.zeros(outputs, dtype=torch.float64, device=device)]
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """Hidden units (N, n * m) and outputs (N, O)."""
+        first, start, last, intercept = self.parameters
+        units = torch.addmm(start, self.inputs, first.view(len(first), -1)).sigmoid_()
+        return units, torch.einsum("bnm,nm->bn", self._of_outputs(units), last) + intercept
+
+    def _of_outputs(self, units: Tensor) -> Tensor:
+        """(N, O, m): the units that each output reads."""
+        units = units.view(self.shape)
+        return units if self.scalar else units[:, self.node]
+
+    def fit_gradients(self) -> list[Tensor]:
+        first, _, last, _ = self.parameters
+        units, outputs = self.forward()
+        wrong = self._predicted(outputs) - self.targets if self.mixed else outputs - self.targets  # (N, O)
+        slope = wrong / len(wrong)
+        if self.noise == "free":
+            slope = slope / torch.where(self.continuous, wrong.square().mean(0), 1.0)
+        read = self._of_outputs(units)
+        to_last = torch.einsum("bo,bom->om", slope, read)
+        if self.scalar:
+            back = torch.addcmul(units, units, units, value=-1).view(self.shape).mul_(last).mul_(slope[:, :, None])
+        else:
+            back = torch.zeros(self.shape, dtype=torch.float64, device=self.device)
+            back.index_add_(1, self.node, slope[:, :, None] * last)
+            back.mul_(torch.addcmul(units, units, units, value=-1).view(self.shape))
+        back = back.view(len(back), -1)
+        to_first = (self.inputs.T @ back).view_as(first)
+        return [to_first.add_(first, alpha=self.l2), back.sum(0), to_last.add_(last, alpha=self.l2), slope.sum(0)]
+
+    def _predicted(self, outputs: Tensor) -> Tensor:
+        """Means (N, O): a continuous value, or the probability of 1 or of each category."""
+        means = torch.where(self.binary, torch.sigmoid(outputs), outputs)
+        if self.scalar:
+            return means
+        rising = torch.where(self.categorical, outputs, -torch.inf)
+        highest = rising.new_full((len(outputs), self.n), -torch.inf).index_reduce_(1, self.node, rising, "amax")
+        grown = torch.where(self.categorical, torch.exp(outputs - highest[:, self.node]), 0.0)
+        total = grown.new_zeros(len(outputs), self.n).index_add_(1, self.node, grown)
+        return torch.where(self.categorical, grown / total[:, self.node].clamp_min(1e-300), means)
+
+    def losses(self) -> Tensor:
+        """(n,) the loss of every variable."""
+        means = self._predicted(self.forward()[1])
+        return self._losses(means)
+
+    def _losses(self, means: Tensor) -> Tensor:
+        squared = 0.5 * (means - self.targets).square().mean(0)
+        squared = 0.5 * (2 * squared).log() if self.noise == "free" else squared
+        sure = torch.where(self.continuous, 0.5, means).clamp(1e-300, 1.0)
+        cross = -(self.targets * sure.log()).mean(0)
+        cross = torch.where(self.binary, cross - ((1 - self.targets) * (1 - sure).clamp_min(1e-300).log()).mean(0), cross)
+        return squared.new_zeros(self.n).index_add_(0, self.node, torch.where(self.continuous, squared, cross))
+
+    def unexplained(self) -> np.ndarray:
+        now, chance = self.losses(), self._losses(self.targets.mean(0).expand_as(self.targets))
+        share = now / chance
+        if self.noise == "free":
+            continuous = torch.zeros(self.n, dtype=torch.bool, device=self.device).index_fill_(0, self.node[self.continuous], True)
+            share = torch.where(continuous, torch.exp(2 * (now - chance)), share)
+        return share.cpu().numpy()
