@@ -22,7 +22,16 @@ from intervae.models.causal_prior_vae import Posterior, allowed_edges
 from intervae.models.storage import load_model
 from intervae.training.stepper import Stepper
 
-SMALL: dict[str, Any] = {"latents": 4, "widths": (16, 12), "epochs": 1, "first_epochs": 1, "restarts": 2, "batch_size": 16, "gate_steps": 8}
+SMALL: dict[str, Any] = {
+    "latents": 4,
+    "widths": (16, 12),
+    "epochs": 1,
+    "first_epochs": 1,
+    "restarts": 2,
+    "trial_epochs": 1,
+    "batch_size": 16,
+    "gate_steps": 8,
+}
 END = torch.tensor(math.inf)  # the step at which every schedule is over
 NAMES = ("z0", "z1", "z2", "z3")
 
@@ -38,18 +47,17 @@ def make(data: Dataset, **settings: Any) -> CausalPriorVAE:
         for part in (model.encoder, model.decoder):
             for parameter in part.parameters():
                 parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
-        for part, stacked in model.starts.items():  # of which the model is the first
-            for name, tensor in getattr(model, part).state_dict().items():
-                stacked.stacks[name.replace(".", "/")][0] = tensor
+        for part in model.starts:  # of which the model is the first
+            model._start(part).put(0, getattr(model, part))
     return model
 
 
 def align_at_random(model: CausalPriorVAE, seed: int = 0) -> None:
     """An alignment that mixes all latents, so that the posterior's factor is not triangular."""
     d = model.settings.latents
-    model.alignment.copy_(torch.eye(d) + 0.4 * torch.randn(d, d, generator=seeded(seed)))
-    model.offset.copy_(torch.randn(d, generator=seeded(seed + 1)))
-    model.alignment_log_det.copy_(torch.linalg.slogdet(model.alignment)[1])
+    model.encoder.alignment.copy_(torch.eye(d) + 0.4 * torch.randn(d, d, generator=seeded(seed)))
+    model.encoder.offset.copy_(torch.randn(d, generator=seeded(seed + 1)))
+    model.encoder.log_det.copy_(torch.linalg.slogdet(model.encoder.alignment)[1])
 
 
 def batch_of(data: Dataset, n: int = 16, step: Tensor = END) -> Batch:
@@ -91,7 +99,7 @@ def test_the_isotropic_control_is_charged_for_the_standard_normal_in_the_coordin
     align_at_random(model)
     posterior = model.posterior(batch_of(data)["images"])
     assert model.loss(batch_of(data))["kl"].item() == pytest.approx(kl_divergence(distribution(posterior), standard(4)).mean().item(), rel=1e-4)
-    assert [phase.name for phase in model.phases()][-2:] == ["alignment", "prior"]  # the same recipe but for the prior
+    assert [phase.name for phase in model.phases()] == [phase.name for phase in make(data).phases()]  # the same recipe but for the prior
 
 
 def test_the_divergence_from_linear_equations_is_the_closed_form_with_any_alignment(data: Dataset) -> None:
@@ -143,11 +151,11 @@ def test_the_expected_number_of_edges_is_charged(data: Dataset) -> None:
 
 # ---- the curriculum -------------------------------------------------------------------------------------------------
 def shift_latent(model: CausalPriorVAE, index: int, by: float) -> None:
-    last = model.encoder.layers[-1]
+    last = model.encoder.network.layers[-1]
     assert isinstance(last, nn.Linear)
     with torch.no_grad():
         last.bias[index] += by
-        for stack in model.starts["encoder"].stacks.values() if model.starts else ():
+        for stack in model._start("encoder").stacks.values() if model.starts else ():
             if stack.shape[1:] == last.bias.shape:
                 stack[:, index] += by
 
@@ -172,7 +180,7 @@ def test_the_first_phase_has_an_isotropic_prior_of_small_weight(data: Dataset) -
 
 
 def test_the_gate_opens_over_gate_steps(data: Dataset) -> None:
-    model = make(data, gate_steps=8)
+    model = make(data, gate_steps=8, finalists=1)
     posterior = model.posterior(batch_of(data)["images"])
     z = posterior.draw(torch.randn(16, 4, generator=seeded(0)))
     for step, open_by in ((0.0, 0.0), (2.0, 0.25), (8.0, 1.0), (math.inf, 1.0)):
@@ -197,8 +205,8 @@ def test_alignment_moves_the_latents_and_no_picture(data: Dataset) -> None:
         assert torch.allclose(model.reconstruct(data.test.images), pictures, atol=1e-4)
         assert torch.allclose(model.decoder(after.draw(noise)), drawn, atol=1e-4)
         assert torch.allclose(after.log_det, torch.linalg.slogdet(after.factor)[1], atol=1e-4)
-        assert torch.allclose(after.log_det - before.log_det, torch.linalg.slogdet(model.alignment)[1], atol=1e-4)
-        assert torch.allclose(after.mean, before.mean @ model.alignment.T + model.offset, atol=1e-4)
+        assert torch.allclose(after.log_det - before.log_det, torch.linalg.slogdet(model.encoder.alignment)[1], atol=1e-4)
+        assert torch.allclose(after.mean, before.mean @ model.encoder.alignment.T + model.encoder.offset, atol=1e-4)
         assert torch.equal(after.mean[:, 2:], before.mean[:, 2:])  # without edges there is nowhere to go
         assert not torch.allclose(after.mean[:, :2], before.mean[:, :2], atol=0.1)
 
@@ -207,27 +215,63 @@ def test_alignment_places_latents_that_are_an_affine_map_of_draws_of_the_prior(d
     model = make(data, restarts=1)
     truth = model.sem.sample(4000, seeded(0)).detach()[:, :2]
     mixed = truth @ torch.tensor([[0.3, 1.1], [-0.8, 0.4]]) + torch.tensor([2.0, -1.0])
-    monkeypatch.setattr(model, "_coupled_means", lambda *_: (mixed, [0, 1]))
+    monkeypatch.setattr(model, "_coupled_means", lambda *_: mixed)
     model.align(data, 0)
-    placed = mixed @ model.alignment[:2, :2].T + model.offset[:2]
+    placed = mixed @ model.encoder.alignment[:2, :2].T + model.encoder.offset[:2]
     for i in range(2):
         found = np.corrcoef(placed[:, i], truth[:, i])[0, 1]
         assert (abs(found) if i == 0 else found) > 0.99  # the parabola has no left and right
     assert (placed[:, 1] - placed[:, 0].square()).std().item() == pytest.approx(0.5, rel=0.05)
 
 
-@pytest.mark.parametrize("scores", [(1.0, 3.0, 2.0), (3.0, 1.0, 2.0), (1.0, 2.0, 3.0), (-5.0, -7.0, -6.0)])
-def test_of_the_starts_the_best_is_kept(data: Dataset, scores: tuple[float, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    model, given = CausalPriorVAE(data.spec, **{**SMALL, "restarts": 3}), iter(scores)
-    starts = [{part: stacked.network(turn) for part, stacked in model.starts.items()} for turn in range(3)]
-    assert len({float(start["encoder"]["layers.1.weight"].sum()) for start in starts}) == 3
+@pytest.mark.parametrize("scores", [(1.0, 3.0, 2.0, 0.0), (3.0, 1.0, 2.0, 0.0), (0.0, 1.0, 2.0, 3.0), (-5.0, -7.0, -6.0, -8.0)])
+def test_of_the_starts_the_best_are_kept_and_then_one(data: Dataset, scores: tuple[float, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, given = CausalPriorVAE(data.spec, **{**SMALL, "restarts": 4, "finalists": 2}), iter([*scores, 1.0, 2.0])
+    weights = [model._start("encoder").network(turn)["network.layers.1.weight"] for turn in range(4)]
+    assert len({float(weight.sum()) for weight in weights}) == 4
     monkeypatch.setattr(module, "affine_score", lambda *_, **__: next(given))
     model.align(data, 0)
-    best = int(np.argmax(scores))
-    assert all(torch.equal(tensor, starts[best]["encoder"][name]) for name, tensor in model.encoder.state_dict().items())
-    kept = starts[best]["decoder"]["layers.2.weight"]  # after the layer that undoes the map
-    assert torch.equal(model.decoder.state_dict()["layers.2.weight"], kept)
-    assert model.scores.tolist() == list(scores)
+    best = np.argsort(scores)[::-1].tolist()
+    kept = [model._start("encoder").network(turn) for turn in range(2)]
+    assert [torch.equal(kept[turn]["network.layers.1.weight"], weights[best[turn]]) for turn in range(2)] == [True, True]
+    assert not torch.equal(kept[0]["alignment"], kept[1]["alignment"])  # each has a map of its own
+    assert model.scores.tolist() == sorted(scores, reverse=True)
+    model.choose(data, 0)
+    assert torch.equal(model.encoder.state_dict()["network.layers.1.weight"], weights[best[1]])  # whose score after the trial was larger
+    assert model.trial_scores.tolist() == [2.0, 1.0]
+    assert len(model._start("encoder")) == len(model._start("decoder")) == 0
+
+
+def test_the_trial_charges_each_finalist_what_the_last_phase_charges_one(data: Dataset) -> None:
+    model, batch = make(data, restarts=3, finalists=2), batch_of(data)
+    model.align(data, 0)
+    terms = model.trial_loss(batch, seeded(0))
+    noise, expected = torch.randn(2 * 16, 4, generator=seeded(0)), []
+    for turn in range(2):
+        model._take(turn)
+        posterior, own = model.posterior(batch["images"]), noise[16 * turn : 16 * (turn + 1)]
+        kl = module.divergence("tangent", *posterior[:2], model.sem, z=posterior.draw(own), noise=own, log_det=posterior.log_det, pivots=1)
+        expected.append((model.misfit(posterior.draw(own), batch["images"]).mean() + kl.mean()).item())
+    assert terms["loss"].item() == pytest.approx(sum(expected), rel=1e-4)
+
+
+def test_a_run_stored_in_the_middle_of_the_trial_goes_on(data: Dataset, tmp_path: Path) -> None:
+    settings = {**SMALL, "restarts": 3, "finalists": 2, "trial_epochs": 2}
+    whole = CausalPriorVAE(data.spec, **settings)
+    whole.fit(data, seed=4)
+
+    class Stopped(Exception):  # noqa: N818
+        pass
+
+    class Stops(CausalPriorVAE):
+        def choose(self, data: Dataset, seed: int) -> None:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        Stops(data.spec, **settings).fit(data, seed=4, out=tmp_path / "run")
+    model = CausalPriorVAE(data.spec, **settings)
+    model.fit(data, seed=4, out=tmp_path / "run", resume=True)
+    assert torch.equal(model.encode(data.test.images), whole.encode(data.test.images))
 
 
 def test_the_score_of_a_start_is_that_of_its_latents(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +283,7 @@ def test_the_score_of_a_start_is_that_of_its_latents(data: Dataset, monkeypatch:
         means = model.encode(data.train.images)[:, :2, 0]
         found.append(affine_score(means, model.sem, [0, 1], *fit_affine(means, model.sem, [0, 1])))
     model.align(data, 0)
-    assert model.scores.tolist() == pytest.approx(found, rel=1e-3, abs=1e-3)
+    assert model.scores.tolist() == pytest.approx(sorted(found, reverse=True), rel=1e-3, abs=1e-3)
 
 
 def test_starts_are_trained_as_if_each_were_alone(data: Dataset) -> None:
@@ -253,16 +297,16 @@ def test_starts_are_trained_as_if_each_were_alone(data: Dataset) -> None:
 
     settings = {**SMALL, "first_epochs": 2}
     three, alone = Quiet(data.spec, **{**settings, "restarts": 3}), Quiet(data.spec, **{**settings, "restarts": 1})
-    for part, stacked in alone.starts.items():
-        for name, stack in stacked.stacks.items():
-            stack.data = three.starts[part].stacks[name].data[1:2].clone()
+    for part in alone.starts:
+        for name, stack in alone._start(part).stacks.items():
+            stack.data = three._start(part).stacks[name].data[1:2].clone()
     for model in (three, alone):
         phase = model.phases()[0]
         stepper = Stepper(model, phase, data.train, 16, cuda_graph=False, bf16=False)
         stepper.run_epoch(0, 2, 5)
-    for part, stacked in alone.starts.items():
-        for name, tensor in stacked.network(0).items():
-            assert torch.allclose(tensor, three.starts[part].network(1)[name], atol=1e-5)
+    for part in alone.starts:
+        for name, tensor in alone._start(part).network(0).items():
+            assert torch.allclose(tensor, three._start(part).network(1)[name], atol=1e-5)
 
 
 def test_a_trained_model_keeps_no_starts_but_the_chosen(data: Dataset, tmp_path: Path) -> None:
@@ -273,8 +317,9 @@ def test_a_trained_model_keeps_no_starts_but_the_chosen(data: Dataset, tmp_path:
     assert torch.equal(again.encode(data.test.images), model.encode(data.test.images))
 
 
-def test_the_phases_are_positions_then_alignment_then_the_prior(data: Dataset) -> None:
-    assert [phase.name for phase in make(data).phases()] == ["positions", "alignment", "prior"]
+def test_the_phases_are_positions_alignment_trial_choice_and_the_prior(data: Dataset) -> None:
+    assert [phase.name for phase in make(data).phases()] == ["positions", "alignment", "trial", "choice", "prior"]
+    assert [phase.name for phase in make(data, finalists=1).phases()] == ["positions", "alignment", "prior"]
     assert [phase.name for phase in make(data, curriculum=False).phases()] == ["prior"]
 
 
@@ -337,7 +382,9 @@ def test_an_edge_that_cannot_be_is_refused_with_the_names_that_can(edge: str) ->
         allowed_edges(("z0->z1", edge), NAMES)
 
 
-@pytest.mark.parametrize("settings", [{"scales": (1.0, 0.0)}, {"scales": (1.0,) * 9}, {"restarts": 0}, {"gate_steps": 0}, {"latents": 1}])
+@pytest.mark.parametrize(
+    "settings", [{"scales": (1.0, 0.0)}, {"scales": (1.0,) * 9}, {"restarts": 0}, {"finalists": 0}, {"gate_steps": 0}, {"latents": 1}]
+)
 def test_settings_that_make_no_model_are_refused(data: Dataset, settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         CausalPriorVAE(data.spec, **{**SMALL, **settings})

@@ -41,8 +41,31 @@ def test_the_sum_of_their_losses_trains_each_as_if_it_were_alone() -> None:
         assert torch.allclose(taken(x), network(x), atol=1e-4)
 
 
-def test_a_cleared_stack_holds_no_numbers() -> None:
-    stacked = Stacked(networks(3))
-    stacked.clear()
+def test_what_is_kept_are_the_same_networks_in_the_order_asked_for() -> None:
+    alone, x = networks(4), torch.randn(5, 4)
+    stacked = Stacked(alone)
+    stacked.keep([2, 0])
+    assert torch.allclose(stacked(x), torch.stack([alone[2](x), alone[0](x)]), atol=1e-6)
+    stacked.put(1, alone[3])
+    assert torch.allclose(stacked(x)[1], alone[3](x), atol=1e-6)
+    stacked.keep([])
     assert len(stacked) == 0
     assert not any(parameter.numel() for parameter in stacked.parameters())
+
+
+def test_buffers_belong_to_each_network_and_are_not_learned() -> None:
+    class Shifted(nn.Module):
+        def __init__(self, by: float) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 2)
+            self.register_buffer("shift", torch.full((2,), by))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x) + self.get_buffer("shift")
+
+    alone, x = [Shifted(by) for by in (1.0, 5.0)], torch.randn(3, 4)
+    stacked = Stacked(alone)
+    assert torch.allclose(stacked(x), torch.stack([network(x) for network in alone]), atol=1e-6)
+    assert sum(parameter.numel() for parameter in stacked.parameters()) == 2 * 10
+    alone[0].load_state_dict(stacked.network(1))
+    assert alone[0].get_buffer("shift").tolist() == [5.0, 5.0]

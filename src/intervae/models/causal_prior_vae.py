@@ -10,6 +10,7 @@ What places them is the curriculum in `phases`: positions first, then an affine 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -30,6 +31,7 @@ from intervae.nets.images import MLPDecoder, MLPEncoder
 from intervae.nets.stacked import Stacked
 
 ALIGNED_ON = 4096  # training images whose posterior means the affine map is fitted to
+PARTS = ("encoder", "decoder")
 RANKED_ON, RANKED_STEPS = 512, 60  # of them, and steps, for the maps by which starts are compared
 
 
@@ -43,6 +45,31 @@ class Posterior(NamedTuple):
     def draw(self, noise: Tensor) -> Tensor:
         """A draw (B, d) from standard normal noise (B, d)."""
         return self.mean + (self.factor @ noise[..., None])[..., 0]
+
+
+class PlacedEncoder(nn.Module):
+    """Images (B, C, H, W) to a Gaussian over d latents and then through the affine map z = T z' + t, which is not learned by gradients."""
+
+    alignment: Tensor
+    offset: Tensor
+    log_det: Tensor
+
+    def __init__(self, network: MLPEncoder, d: int) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("alignment", torch.eye(d))  # T
+        self.register_buffer("offset", torch.zeros(d))  # t
+        self.register_buffer("log_det", torch.zeros(()))  # log |det T|
+
+    def forward(self, images: Tensor) -> Posterior:
+        mean, factor, log_det = gaussian_head(self.network(images), len(self.offset))
+        return Posterior(mean @ self.alignment.T + self.offset, self.alignment @ factor, log_det + self.log_det)
+
+    def place(self, linear: Tensor, shift: Tensor) -> None:
+        """Put z -> linear z + shift on top of the map that is there."""
+        self.alignment.copy_(linear @ self.alignment)
+        self.offset.copy_(linear @ self.offset + shift)
+        self.log_det.copy_(torch.linalg.slogdet(self.alignment)[1])
 
 
 @dataclass(frozen=True)
@@ -66,17 +93,19 @@ class CausalPriorVAESettings:
     curriculum: bool = True  # positions first, then alignment; without it the prior is there from the start
     isotropic: bool = False  # N(0, I) instead of the SEM in the last phase: the control that shows what the prior adds to the alignment
     gate_steps: int = 400  # over which the latents without edges are let in after the alignment
-    restarts: int = 24  # networks of the first phase, of which the one is kept whose latents an affine map makes most like the prior
+    restarts: int = 24  # networks of the first phase, compared by how much like the prior an affine map makes their latents
     first_epochs: int = 6  # of the first phase, all of them at once
-    epochs: int = 12  # with the SEM as the prior
+    finalists: int = 4  # of them that are tried with the SEM as the prior, and compared again
+    trial_epochs: int = 6  # of that
+    epochs: int = 12  # of the last one, with the SEM as the prior
     batch_size: int = 100
     optimiser: Optimiser = "adam"  # the paper has adagrad
     learning_rate: float = 1e-3
     schedule: Schedule = "constant"  # of the learning rate
 
     def __post_init__(self) -> None:
-        if min(self.latents, self.pivots, self.gate_steps, self.restarts) < 1 or any(scale <= 0 for scale in self.scales):
-            raise UsageError("latents, pivots, gate_steps and restarts must be 1 or more, and scales larger than 0.")
+        if min(self.latents, self.pivots, self.gate_steps, self.restarts, self.finalists) < 1 or any(scale <= 0 for scale in self.scales):
+            raise UsageError("latents, pivots, gate_steps, restarts and finalists must be 1 or more, and scales larger than 0.")
         if len(self.scales) > self.latents and self.edges:
             raise UsageError(f"{len(self.scales)} scales were given for {self.latents} latents; give one each at most.")
 
@@ -88,11 +117,9 @@ class CausalPriorVAE(CausalModel):
     title = "Causal-prior VAE (ICLR 2023 submission): a structural equation model as the prior of the latents"
     Settings = CausalPriorVAESettings
     settings: CausalPriorVAESettings
-    alignment: Tensor
-    offset: Tensor
-    alignment_log_det: Tensor
     coupled: Tensor
     scores: Tensor
+    trial_scores: Tensor
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
         if spec.frames is not None:
@@ -107,27 +134,21 @@ class CausalPriorVAE(CausalModel):
         self.sem = SEM(allowed, form=settings.form, scales=scales, learn_scales=learn, learn_edges=settings.learn_edges and bool(settings.edges))
         self.encoder, self.decoder = self._networks()
         starts = [(self.encoder, self.decoder), *(self._networks() for _ in range(settings.restarts - 1))] if self._staged else []
-        self.starts = nn.ModuleDict(
-            {name: Stacked(networks) for name, networks in zip(("encoder", "decoder"), zip(*starts, strict=True), strict=False)}
-        )
-        self.register_buffer("scores", torch.zeros(len(starts)))  # of the starts, once the first phase has ended
-        self.register_buffer("alignment", torch.eye(d))  # T and t of the map after the encoder
-        self.register_buffer("offset", torch.zeros(d))
-        self.register_buffer("alignment_log_det", torch.zeros(()))
+        self.starts = nn.ModuleDict({name: Stacked(several) for name, several in zip(PARTS, zip(*starts, strict=True), strict=False)})
+        self.register_buffer("scores", torch.zeros(len(starts)))  # of the starts after the first phase, largest first
+        self.register_buffer("trial_scores", torch.zeros(self._finalists if starts else 0))  # of those that were tried, after that
         self.register_buffer("coupled", ((allowed.sum(0) + allowed.sum(1)) > 0).float())  # which latents take part in an edge
 
-    def _networks(self) -> tuple[MLPEncoder, MLPDecoder]:
+    def _networks(self) -> tuple[PlacedEncoder, MLPDecoder]:
         settings, d = self.settings, self.settings.latents
         outputs = 2 * d if settings.covariance == "diagonal" else d + d * (d + 1) // 2
         encoder = MLPEncoder(self.spec.image_shape, outputs, settings.widths, nn.ReLU)
-        return encoder, MLPDecoder(d, self.spec.image_shape, settings.widths, nn.ReLU)
+        return PlacedEncoder(encoder, d), MLPDecoder(d, self.spec.image_shape, settings.widths, nn.ReLU)
 
     # ---- the model --------------------------------------------------------------------------------------------------
     def posterior(self, images: Tensor) -> Posterior:
         """q(z | x), after the alignment z = T z' + t."""
-        features, d = self.encoder(images), self.settings.latents
-        mean, factor, log_det = gaussian_head(features, d)
-        return Posterior(mean @ self.alignment.T + self.offset, self.alignment @ factor, log_det + self.alignment_log_det)
+        return self.encoder(images)
 
     def misfit(self, z: Tensor, images: Tensor) -> Tensor:
         """Squared error, (B,): -log p(x | z) of a Gaussian of variance 1/2 but for a constant."""
@@ -135,11 +156,33 @@ class CausalPriorVAE(CausalModel):
 
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """The last phase: w (squared error) + beta KL(q || SEM) + lambda (expected edges); latents without edges are let in over `gate_steps`."""
-        settings, posterior = self.settings, self.posterior(batch["images"])
+        opened = self._gate(batch["step"]) if self._staged and self._finalists == 1 else 1.0
+        return self._terms(self.posterior(batch["images"]), lambda z: self.misfit(z * opened, batch["images"]), generator)
+
+    def trial_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """The same for every finalist, as a sum; the terms are means over them. They share the SEM."""
+        posterior = self.starts["encoder"](batch["images"])  # (R, B, ...)
+        count, opened = len(posterior.mean), self._gate(batch["step"])
+        joined = Posterior(*(part.flatten(0, 1) for part in posterior))
+        terms = self._terms(joined, lambda z: self._misfit_of_starts(z * opened, batch["images"], count), generator)
+        return {**terms, "loss": count * terms["loss"]}
+
+    def first_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """The first phase: only latents with edges reach the decoder, under an isotropic prior of small weight, so that they become
+        nearly affine in what moves the pixels most. The loss is the sum over the starts, each with noises of its own; the terms are means."""
+        posterior = Posterior(*(part.flatten(0, 1) for part in self.starts["encoder"](batch["images"])))
+        count = len(posterior.mean) // len(batch["images"])
+        z = posterior.draw(torch.randn(posterior.mean.shape, device=posterior.mean.device, generator=generator))
+        reconstruction = self._misfit_of_starts(z * self.coupled, batch["images"], count).mean()
+        kl = full_kl(posterior).mean()
+        total = self.settings.reconstruction_weight * reconstruction + self.settings.first_beta * kl
+        return {"loss": count * total, "reconstruction": reconstruction, "kl": kl}
+
+    def _terms(self, posterior: Posterior, misfit: Callable[[Tensor], Tensor], generator: torch.Generator | None) -> Terms:
+        settings = self.settings
         noise = torch.randn(posterior.mean.shape, device=posterior.mean.device, generator=generator)
         z = posterior.draw(noise)
-        gate = (batch["step"] / settings.gate_steps).clamp(max=1.0) if self._staged else torch.ones_like(batch["step"])
-        reconstruction = self.misfit(z * (self.coupled + (1 - self.coupled) * gate), batch["images"]).mean()
+        reconstruction = misfit(z).mean()
         edges = self.sem.sample_edges(generator) if self.sem.learn_edges else None
         if settings.isotropic:
             kl = full_kl(posterior).mean()
@@ -163,82 +206,98 @@ class CausalPriorVAE(CausalModel):
             total = total + settings.sparsity * terms["edges"]
         return {"loss": total, **terms}
 
-    def first_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """The first phase: only latents with edges reach the decoder, under an isotropic prior of small weight, so that they become
-        nearly affine in what moves the pixels most. The loss is the sum over the starts, each with noises of its own; the terms are means."""
-        settings, images, d = self.settings, batch["images"], self.settings.latents
-        features = self.starts["encoder"](images)  # (R, B, outputs)
-        noise = torch.randn((*features.shape[:2], d), device=features.device, generator=generator).flatten(0, 1)
-        posterior = Posterior(*gaussian_head(features.flatten(0, 1), d))
-        z = (posterior.draw(noise) * self.coupled).unflatten(0, features.shape[:2])
-        reconstruction = (self.starts["decoder"](z, own=True) - images).square().flatten(2).sum(2).mean()
-        kl = full_kl(posterior).mean()
-        total = settings.reconstruction_weight * reconstruction + settings.first_beta * kl
-        return {"loss": settings.restarts * total, "reconstruction": reconstruction, "kl": kl}
+    def _misfit_of_starts(self, z: Tensor, images: Tensor, count: int) -> Tensor:
+        """Squared errors (R B,) of latents (R B, d) of R starts."""
+        made = self.starts["decoder"](z.unflatten(0, (count, -1)), own=True)  # (R, B, C, H, W)
+        return (made - images).square().flatten(2).sum(2).flatten()
+
+    def _gate(self, step: Tensor) -> Tensor:
+        """(d,): 1 for latents with edges, 0 at first and 1 after `gate_steps` for the others."""
+        return self.coupled + (1 - self.coupled) * (step / self.settings.gate_steps).clamp(max=1.0)
 
     # ---- training ---------------------------------------------------------------------------------------------------
     @property
     def _staged(self) -> bool:
         return self.settings.curriculum and bool(self.settings.edges)
 
+    @property
+    def _finalists(self) -> int:
+        return min(self.settings.finalists, self.settings.restarts)
+
     def phases(self) -> list[Phase]:
-        """Positions (gate, isotropic), alignment onto the SEM's density, then the SEM as the prior."""
+        """Positions (gate, isotropic), alignment onto the SEM's density, a trial of the best with the SEM as the prior, then the best of these."""
         settings = self.settings
         same: dict[str, Any] = {"batch_size": settings.batch_size, "schedule": settings.schedule}
 
-        def player(loss: Any, *parameters: str) -> Player:
-            return Player(loss, parameters, optimiser=settings.optimiser, learning_rate=settings.learning_rate)
+        def phase(name: str, loss: Any, epochs: int, *parameters: str) -> Phase:
+            return Phase(name, (Player(loss, parameters, optimiser=settings.optimiser, learning_rate=settings.learning_rate),), epochs=epochs, **same)
 
-        last = Phase("prior", (player(self.loss, "encoder", "decoder", "sem"),), epochs=settings.epochs, **same)
+        last = phase("prior", self.loss, settings.epochs, *PARTS, "sem")
         if not self._staged:
             return [last]
-        first = Phase("positions", (player(self.first_loss, "starts"),), epochs=settings.first_epochs, **same)
-        return [first, Phase("alignment", prepare=self.align), last]
+        found = [phase("positions", self.first_loss, settings.first_epochs, "starts"), Phase("alignment", prepare=self.align)]
+        if self._finalists > 1:
+            found += [phase("trial", self.trial_loss, settings.trial_epochs, "starts", "sem"), Phase("choice", prepare=self.choose)]
+        return [*found, last]
 
-    @torch.no_grad()
     def align(self, data: Dataset, seed: int) -> None:
-        """Choose the start whose latents an affine map makes most like the prior, and put that map after its encoder.
+        """After the first phase: put an affine map onto the prior after each encoder, and leave the finalists.
 
         This looks at training images and the prior alone. The decoder's first layer undoes the map, so that every picture stays as it was.
         """
-        for turn in range(len(self.scores)):
+        best = self._place_best(data, seed, self._finalists)
+        self.scores.copy_(best)
+
+    def choose(self, data: Dataset, seed: int) -> None:
+        """After the trial: align the finalists once more, and leave the one whose latents are most like the prior."""
+        self.trial_scores.copy_(self._place_best(data, seed, 1))
+
+    @torch.no_grad()
+    def _place_best(self, data: Dataset, seed: int, count: int) -> Tensor:
+        """Align the `count` best of the starts and leave them alone, a single one as the model's own networks; the scores of all, largest first."""
+        scores, coupled = torch.zeros(len(self._start("encoder"))), list(self.sem.coupled)
+        for turn in range(len(scores) if len(scores) > 1 else 0):
             self._take(turn)
-            if len(self.scores) > 1:
-                means, indices = self._coupled_means(data, seed)
-                self.scores[turn] = affine_score(
-                    means, self.sem, indices, *fit_affine(means, self.sem, indices, seed=seed, samples=RANKED_ON, steps=RANKED_STEPS)
-                )
-        self._take(int(self.scores.argmax()))
-        for network in self.starts.values():
-            assert isinstance(network, Stacked)
-            network.clear()
-        means, indices = self._coupled_means(data, seed)
-        self.place(indices, *fit_affine(means, self.sem, indices, seed=seed))
+            means = self._coupled_means(data, seed)
+            fitted = fit_affine(means, self.sem, coupled, seed=seed, samples=RANKED_ON, steps=RANKED_STEPS)
+            scores[turn] = affine_score(means, self.sem, coupled, *fitted)
+        order = scores.argsort(descending=True, stable=True)
+        for turn in order[:count].tolist():
+            self._take(turn)
+            self.place(coupled, *fit_affine(self._coupled_means(data, seed), self.sem, coupled, seed=seed))
+            for part in PARTS:
+                self._start(part).put(turn, getattr(self, part))
+        self._take(int(order[0]))
+        for part in PARTS:
+            self._start(part).keep(order[:count].tolist() if count > 1 else [])
+        return scores[order]
+
+    def _start(self, part: str) -> Stacked:
+        found = self.starts[part]
+        assert isinstance(found, Stacked)
+        return found
 
     def _take(self, turn: int) -> None:
         """Make start `turn` the model's encoder and decoder."""
-        for own, network in ((self.encoder, self.starts["encoder"]), (self.decoder, self.starts["decoder"])):
-            assert isinstance(network, Stacked)
-            own.load_state_dict(network.network(turn))
+        for part in PARTS:
+            getattr(self, part).load_state_dict(self._start(part).network(turn))
 
-    def _coupled_means(self, data: Dataset, seed: int) -> tuple[Tensor, list[int]]:
+    def _coupled_means(self, data: Dataset, seed: int) -> Tensor:
+        """Posterior means (N, m) of the latents with edges, for some training images."""
         rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:ALIGNED_ON]
-        indices = list(self.sem.coupled)
-        return self.encode(data.train[rows.to(data.train.device)].images)[:, indices, 0], indices
+        return self.encode(data.train[rows.to(data.train.device)].images)[:, list(self.sem.coupled), 0]
 
     @torch.no_grad()
     def place(self, indices: list[int], linear: Tensor, shift: Tensor) -> None:
         """Put z -> T z + t of the latents `indices` after the encoder, and its inverse before the decoder."""
-        whole, offset = torch.eye(len(self.coupled), device=self.device), torch.zeros_like(self.offset)
+        whole, offset = torch.eye(len(self.coupled), device=self.device), torch.zeros_like(self.coupled)
         whole[torch.tensor(indices)[:, None], torch.tensor(indices)] = linear.to(whole)
         offset[indices] = shift.to(offset)
         first = next(layer for layer in self.decoder.layers if isinstance(layer, nn.Linear))
         undone = torch.linalg.solve(whole.T, first.weight.T).T  # W T^-1
         first.weight.copy_(undone)
         first.bias.sub_(undone @ offset)
-        self.alignment.copy_(whole @ self.alignment)
-        self.alignment_log_det.copy_(torch.linalg.slogdet(self.alignment)[1])
-        self.offset.copy_(whole @ self.offset + offset)
+        self.encoder.place(whole, offset)
 
     def state_to_log(self) -> dict[str, Any]:
         return {"adjacency": self.sem.edge_probabilities().detach().cpu().tolist()} if self.sem.learn_edges else {}

@@ -98,8 +98,10 @@ def build_model(config: Any, folder: Path) -> Model:
 def load_tensors(model: Model, tensors: dict[str, torch.Tensor], path: Path) -> None:
     """Copy tensors into the model after checking that names and shapes are its own."""
     for prefix, module in model.named_modules():
-        if isinstance(module, Stacked) and all(name in tensors and len(tensors[name]) == 0 for name in module.state_dict(prefix=f"{prefix}.")):
-            module.clear()  # one of them had been chosen when this was stored
+        if isinstance(module, Stacked):  # some of its networks, or one, had been chosen when this was stored
+            stored = {len(tensors[name]) if name in tensors and tensors[name].ndim else 0 for name in module.state_dict(prefix=f"{prefix}.")}
+            if len(stored) == 1 and min(stored) < len(module):
+                module.keep(range(min(stored)))
     expected = model.state_dict()
     for name, tensor in expected.items():
         if name not in tensors:

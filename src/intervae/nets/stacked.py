@@ -15,36 +15,51 @@ from torch.func import functional_call, stack_module_state, vmap
 
 
 class Stacked(nn.Module):
-    """R networks with parameters of their own, shapes (R, ...); networks with buffers are not for this.
+    """R networks with parameters and buffers of their own, shapes (R, ...).
 
-    Once one of them was chosen, `clear` leaves nothing of the others, in memory and in what is stored.
+    `keep` leaves some of them, or none, in memory and in what is stored.
     """
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
         super().__init__()
         stacks, buffers = stack_module_state(list(networks))
-        assert not buffers
-        self.stacks = nn.ParameterDict({name.replace(".", "/"): nn.Parameter(stack.detach()) for name, stack in stacks.items()})
+        self.stacks = nn.ParameterDict({_flat(name): nn.Parameter(stack.detach()) for name, stack in stacks.items()})
+        self.fixed = nn.Module()
+        for name, buffer in buffers.items():
+            self.fixed.register_buffer(_flat(name), buffer.clone())
         self._shape = (copy.deepcopy(networks[0]).to("meta"),)  # in a tuple, so that it is no part of this module
 
     def __len__(self) -> int:
         return len(next(iter(self.stacks.values())))
 
-    def forward(self, inputs: Tensor, own: bool = False) -> Tensor:
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name.replace("/", "."): tensor for name, tensor in [*self.stacks.items(), *self.fixed.named_buffers()]}
+
+    def forward(self, inputs: Tensor, own: bool = False) -> Any:
         """Outputs (R, B, ...) of inputs (B, ...) that all networks share or, with `own`, (R, B, ...)."""
 
-        def one(parameters: dict[str, Tensor], some: Tensor) -> Any:
-            return functional_call(self._shape[0], parameters, (some,))
+        def one(tensors: dict[str, Tensor], some: Tensor) -> Any:
+            return functional_call(self._shape[0], tensors, (some,))
 
-        stacks = {name.replace("/", "."): stack for name, stack in self.stacks.items()}
-        return vmap(one, in_dims=(0, 0 if own else None))(stacks, inputs)
+        return vmap(one, in_dims=(0, 0 if own else None))(self._tensors(), inputs)
 
     def network(self, index: int) -> dict[str, Tensor]:
-        """The parameters of one of them, as its `load_state_dict` takes them."""
-        return {name.replace("/", "."): stack[index].detach() for name, stack in self.stacks.items()}
+        """The tensors of one of them, as its `load_state_dict` takes them."""
+        return {name: tensor[index].detach() for name, tensor in self._tensors().items()}
 
     @torch.no_grad()
-    def clear(self) -> None:
-        """Leave stacks of no networks."""
-        for stack in self.stacks.values():
-            stack.data = stack.data[:0].clone()
+    def put(self, index: int, network: nn.Module) -> None:
+        """Take the tensors of a network of the same shape in the place of one of them."""
+        state = network.state_dict()
+        for name, tensor in self._tensors().items():
+            tensor[index] = state[name]
+
+    @torch.no_grad()
+    def keep(self, indices: Sequence[int]) -> None:
+        """Leave these networks alone, in this order; with none of them the stacks are empty."""
+        for tensor in self._tensors().values():
+            tensor.data = tensor.data[list(indices)].clone()
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "/")
