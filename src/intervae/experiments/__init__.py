@@ -8,6 +8,7 @@ from intervae.experiments.base import Discover, Experiment, Job, Train, find, wr
 from intervae.experiments.base import reproduce as run_experiment
 from intervae.experiments.betavae import BETA_VAE_METRIC
 from intervae.experiments.causal_prior_motion import CAUSAL_PRIOR_MOTION
+from intervae.experiments.causal_prior_sprites import CAUSAL_PRIOR_SPRITES
 from intervae.experiments.causalvae import DEMO, FLOW, GRAPH, PENDULUM
 from intervae.experiments.ladder import LVAE_MNIST, LVAE_NORB, LVAE_OMNIGLOT
 from intervae.experiments.table1 import TABLE1
@@ -23,6 +24,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     LVAE_OMNIGLOT,
     LVAE_NORB,
     CAUSAL_PRIOR_MOTION,
+    CAUSAL_PRIOR_SPRITES,
 )
 
 
