@@ -18,6 +18,7 @@ from torch import Tensor
 from intervae.errors import TrainingError, UsageError
 
 NO_SPREAD = 1e-3  # directions in which causes vary less than this, relative to the most, are rounding and get no coefficient
+UNNOTICED = 0.02  # growth of an error that is nothing, relative to it: where edges spare next to nothing, a share of that is chance
 SMALLEST = 1e-12  # of a variance, so that its logarithm is a number
 
 
@@ -69,11 +70,11 @@ def pruning_path(second: Tensor, allowed: Tensor) -> list[Pruned]:
 def sparsest(path: Sequence[Pruned], tolerance: float) -> Pruned:
     """The graph with the fewest edges none of whose errors is much larger than with all edges.
 
-    An error may grow by the share `tolerance` of what all edges together spare, or of the error that they leave where that is more: with 0.1 a
+    An error may grow by the share `tolerance` of what all edges together spare, or by `UNNOTICED` of itself where that is more: with 0.1 a
     graph keeps nine tenths of what the edges are good for, and edges that are good for nothing go.
     """
     dense, empty = path[0].errors, path[-1].errors
-    limits = [own + tolerance * max(without - own, own) for own, without in zip(dense, empty, strict=True)]
+    limits = [own + max(tolerance * (without - own), UNNOTICED * own) for own, without in zip(dense, empty, strict=True)]
     return min((graph for graph in path if all(e <= most for e, most in zip(graph.errors, limits, strict=True))), key=lambda graph: graph.count)
 
 
