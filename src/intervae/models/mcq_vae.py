@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,7 @@ class MCQVAESettings:
     features: int = 128  # dims of a feature vector, shared out among the codebooks [D]
     channels: tuple[int, ...] = (64, 128, 256)  # of the halving convolutions; each halves the picture once
     blocks: int = 2  # residual blocks at the size of the grid, in the encoder and in the decoder
+    reach: Literal["local", "wide"] = "local"  # whether the encoder's blocks see a place alone, or its neighbours too (the authors')
     commitment: float = 0.25  # weight of the distance between features and codes, in units of the squared pixel error [beta]
     code_decay: float = 0.99  # of the moving averages that the codes are
     restart: float = 0.1  # a code used less than this share of equal use starts anew; 0 never restarts one
@@ -70,11 +71,11 @@ class VQVAESettings(MCQVAESettings):
 
 
 class ResidualBlock(nn.Module):
-    """x + Conv1x1(leaky(Conv3x3(leaky(x))))."""
+    """x + Conv1x1(leaky(Conv(leaky(x)))), the first convolution of size 3 x 3, or 1 x 1."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, size: int = 3) -> None:
         super().__init__()
-        self.spread, self.mix = nn.Conv2d(channels, channels, 3, padding=1), nn.Conv2d(channels, channels, 1)
+        self.spread, self.mix = nn.Conv2d(channels, channels, size, padding=size // 2), nn.Conv2d(channels, channels, 1)
 
     def forward(self, maps: Tensor) -> Tensor:
         return maps + self.mix(leaky(self.spread(leaky(maps))))
@@ -85,20 +86,21 @@ def leaky(maps: Tensor) -> Tensor:
 
 
 class GridEncoder(nn.Module):
-    """Images (B, C, H, W) in [0, 1] to a grid of features (B, outputs, rows, columns)."""
+    """Images (B, C, H, W) in [0, 1] to a grid of features (B, outputs, rows, columns).
 
-    def __init__(self, image_shape: tuple[int, int, int], outputs: int, channels: Sequence[int], blocks: int) -> None:
+    Arguments:
+        size: of the convolutions on the grid. With 1 a code tells of its own part of the picture (and what the halving convolutions see around it),
+            and stays as it is when something changes elsewhere.
+    """
+
+    def __init__(self, image_shape: tuple[int, int, int], outputs: int, channels: Sequence[int], blocks: int, size: int) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         for narrow, wide in zip([image_shape[0], *channels], channels, strict=False):
             layers += [PadToEven(), nn.Conv2d(narrow, wide, 4, stride=2, padding=1), nn.LeakyReLU(SLOPE)]
         wide = channels[-1]
-        layers += [
-            nn.Conv2d(wide, wide, 3, padding=1),
-            *(ResidualBlock(wide) for _ in range(blocks)),
-            nn.LeakyReLU(SLOPE),
-            nn.Conv2d(wide, outputs, 1),
-        ]
+        layers += [nn.Conv2d(wide, wide, size, padding=size // 2), *(ResidualBlock(wide, size) for _ in range(blocks)), nn.LeakyReLU(SLOPE)]
+        layers += [nn.Conv2d(wide, outputs, 1)]
         self.layers = nn.Sequential(*layers)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -140,7 +142,7 @@ class MCQVAE(Model):
         settings, shape = self.settings, self.spec.image_shape
         channels = settings.channels[-halvings(shape[1], shape[2], len(settings.channels)) :]
         self.grid = base_size(shape[1], shape[2], len(channels))
-        self.encoder = GridEncoder(shape, settings.features, channels, settings.blocks)
+        self.encoder = GridEncoder(shape, settings.features, channels, settings.blocks, 1 if settings.reach == "local" else 3)
         self.decoder = GridDecoder(settings.features, shape, channels, settings.blocks)
         dims = settings.features // settings.codebooks
         self.quantiser = Quantiser(settings.codebooks, settings.codes, dims, decay=settings.code_decay, restart=settings.restart)
