@@ -5,12 +5,14 @@ from intervae.figures.curves import scatter, training_curves
 from intervae.figures.graphs import draw_graph
 from intervae.figures.images import InterventionRow, interventions, reconstructions
 from intervae.figures.matrices import adjacency_history
+from intervae.figures.mechanisms import MechanismPanel, mechanisms
 from intervae.figures.queries import SweepRow, strip, sweep
 from intervae.figures.results import curves_over, depth_curves, grouped_bars, ranking
 
 __all__ = [
     "ClipRow",
     "InterventionRow",
+    "MechanismPanel",
     "SweepRow",
     "adjacency_history",
     "clip_interventions",
@@ -20,6 +22,7 @@ __all__ = [
     "draw_graph",
     "grouped_bars",
     "interventions",
+    "mechanisms",
     "overlay",
     "ranking",
     "reconstructions",
