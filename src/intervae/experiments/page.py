@@ -43,7 +43,7 @@ def markdown(experiment: Experiment, document: Mapping[str, Any], pictures: Sequ
             spread = f"{values[0]:.4g} … {values[-1]:.4g}"
             paper = f"{row['paper']:g}" if "paper" in row else ""
             lines.append(
-                f"| {row['data']} | {row['model']} | {row['variant']} | {row['metric']} | {row['mean']:.4g} ± {row['std']:.2g} | {spread} | {paper} |"
+                f"| {row['data']} | {row['model']} | {row['variant']} | {row['metric']} | {row['mean']:.4g} ± {_spread(row['std'], 2)} | {spread} | {paper} |"
             )
     seeds = " or ".join(str(count) for count in sorted({len(row["per_seed"]) for row in document["rows"]}))
     lines += ["", f"{seeds} seeds, none dropped; {document['hardware']}, revision {document['revision']}, {document['date']}. Made by:", ""]
@@ -69,8 +69,12 @@ def across(experiment: Experiment, document: Mapping[str, Any], metric: str) -> 
 
 
 def _cell(row: Mapping[str, Any], digits: int = 4) -> str:
-    return f"{row['mean']:.{digits}g} ± {row['std']:.1g}" + (f" ({row['paper']:g})" if "paper" in row else "")
+    return f"{row['mean']:.{digits}g} ± {_spread(row['std'], 1)}" + (f" ({row['paper']:g})" if "paper" in row else "")
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows)]
+
+
+def _spread(value: float, digits: int) -> str:
+    return f"{value:.{digits}g}" if value < 10**digits else f"{value:.0f}"
