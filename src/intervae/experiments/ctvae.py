@@ -38,6 +38,7 @@ class Actions(Train):
     """Train on a grid's transitions; tell actions on test pairs, repeat actions, and ask a predictor which factors changed."""
 
     predictor_steps: int = 4000  # batches of 256 pictures on which the predictor is trained
+    predictor_channels: tuple[int, ...] = (32, 64, 128, 128)
 
     def run(self, seed: int, device: str, folder: Path) -> Numbers:
         data = self.load()
@@ -50,7 +51,7 @@ class Actions(Train):
         for m in found:
             numbers[m.metric] = m.value
             numbers |= {f"{m.metric}|{name}": value for name, value in m.per_variable.items()}
-        return {**numbers, **repeated(model, data, seed), **others(model, data, seed, self.predictor_steps)}
+        return {**numbers, **repeated(model, data, seed), **others(model, data, seed, self.predictor_steps, self.predictor_channels)}
 
 
 # ---- pictures after 1, 2, ... actions -------------------------------------------------------------------------------------
@@ -84,7 +85,7 @@ def repeated(model: CTVAE, data: Dataset, seed: int) -> Numbers:
 
 
 # ---- which factors changed --------------------------------------------------------------------------------------------------
-def others(model: CTVAE, data: Dataset, seed: int, steps: int) -> Numbers:
+def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[int, ...]) -> Numbers:
     """Of factors read off pictures by a predictor that has seen only real ones, in percent of test pairs.
 
     `others_error_after_action`: the factors that the action leaves alone, after act(); `others_error_reconstructed`: the same of the
@@ -93,7 +94,7 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int) -> Numbers:
     """
     assert data.transitions is not None
     near, pairs = Neighbours(data), data.transitions.test
-    predict = _predictor(data, str(model.device), steps)
+    predict = _predictor(data, str(model.device), steps, channels)
     if len(pairs) > ASKED_PAIRS:
         pairs = pairs[torch.randperm(len(pairs), generator=torch.Generator().manual_seed(seed))[:ASKED_PAIRS]]
     names = [near.names.index(name) for name in pairs.factor_names]
@@ -120,20 +121,20 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int) -> Numbers:
     }
 
 
-def _predictor(data: Dataset, device: str, steps: int) -> Callable[[Tensor], Tensor]:
+def _predictor(data: Dataset, device: str, steps: int, channels: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
     """Fitted once for all seeds that share the data."""
     with FITTING:
-        key = (id(data), device, steps)
+        key = (id(data), device, steps, channels)
         if key not in _FITTED:
             _FITTED.clear()
-            _FITTED[key] = (data, fit_predictor(data, device, steps))  # the data are kept, so that their id stays theirs
+            _FITTED[key] = (data, fit_predictor(data, device, steps, channels))  # the data are kept, so that their id stays theirs
         return _FITTED[key][1]
 
 
 _FITTED: dict[Any, Any] = {}
 
 
-def fit_predictor(data: Dataset, device: str, steps: int) -> Callable[[Tensor], Tensor]:
+def fit_predictor(data: Dataset, device: str, steps: int, channels: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
     """A small network that reads the number of every factor's value off a picture, trained on the training split.
 
     Returns:
@@ -146,7 +147,7 @@ def fit_predictor(data: Dataset, device: str, steps: int) -> Callable[[Tensor], 
     codes = torch.from_numpy(near.codes[: len(train)][:, names]).to(device)
     with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
         torch.manual_seed(0)
-        network = ConvEncoder(data.spec.image_shape, sum(sizes), (32, 64, 128, 128), 512).to(device)
+        network = ConvEncoder(data.spec.image_shape, sum(sizes), channels, 4 * channels[-1]).to(device)
     optimiser = torch.optim.Adam(network.parameters(), lr=1e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=2e-3, total_steps=steps)
     generator = torch.Generator(device).manual_seed(0)
@@ -191,7 +192,7 @@ def _job(data: str) -> Actions:
 
 
 _SMALL = {"size": 32, "levels": [4, 4, 4, 3, 4, 5], "transitions": {"draws": 1000, "train_draws": 0}}
-_SMALL_SETTINGS = {"codes": 64, "features": 64, "channels": (32, 64), "epochs": 6, "width": 64, "transition_epochs": 3}
+_SMALL_SETTINGS = {"codes": 128, "features": 64, "channels": (32, 64, 64), "epochs": 12, "width": 64, "edge_width": 16, "transition_epochs": 4}
 
 CTVAE_TABLE1 = Experiment(
     "ctvae-table1",
@@ -222,5 +223,5 @@ CTVAE_TABLE1 = Experiment(
     "`reconstruction_psnr` with what the codes can show of the true one. `others_worse` is by how many points a predictor of the factors errs more, "
     "on those that were not acted on, after act() than on plain reconstructions.",
     columns=("action_accuracy", "factor_accuracy", "majority_accuracy", "factor_majority_accuracy", "action_psnr", "others_worse", "train_seconds"),
-    quick=(Actions("shapes3d-like", "ct-vae", _SMALL, _SMALL_SETTINGS, "small grid", predictor_steps=300),),
+    quick=(Actions("shapes3d-like", "ct-vae", _SMALL, _SMALL_SETTINGS, "small grid", predictor_steps=300, predictor_channels=(16, 32, 32)),),
 )
