@@ -1,0 +1,91 @@
+"""The measurements of the CT-VAE table: an oracle that acts truly scores as it should, one that does nothing or too much is found out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from intervae.data import Neighbours, load_data
+from intervae.experiments.ctvae import CTVAE_TABLE1, TIMES, Actions, fit_predictor, others, repeated
+
+SMALL = {"size": 16, "levels": [4, 3, 3, 2, 2, 3], "transitions": {"cyclic": ["floor_hue"], "draws": 1000}}
+
+
+@pytest.fixture(scope="module")
+def rooms():
+    return load_data("shapes3d-like", **SMALL)
+
+
+class Oracle:
+    """Answers as CT-VAE does, with the grid's own pictures; `besides` is an action that it does as well."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, data, *, idle: bool = False, besides: int | None = None) -> None:
+        self.near, self.idle, self.besides = Neighbours(data), idle, besides
+        everything = self.near.images(torch.arange(sum(map(len, (data.train, data.validation, data.test)))))
+        self.number = {picture.numpy().tobytes(): i for i, picture in enumerate(everything)}
+        self.before_test = len(data.train) + len(data.validation)
+
+    def rows(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.tensor(
+            [self.number[(image if image.dtype == torch.uint8 else image * 255).to(torch.uint8).numpy().tobytes()] for image in images]
+        )
+
+    def act_repeatedly(self, images: torch.Tensor, action: int, times: int) -> torch.Tensor:
+        start = self.rows(images)
+        numbers = self.near.after("train", start, action, times)  # the training split begins at 0, so a number is a row of it
+        if self.besides is not None:
+            more = [self.near.after("train", numbers[:, t].clamp(min=0), self.besides, 1)[:, 0] for t in range(times)]
+            numbers = torch.where(torch.stack(more, 1) >= 0, torch.stack(more, 1), numbers)
+        numbers = start[:, None].expand_as(numbers) if self.idle else torch.where(numbers >= 0, numbers, start[:, None])
+        return self.near.images(numbers.flatten()).unflatten(0, numbers.shape).float() / 255
+
+    def act(self, images: torch.Tensor, action: int) -> torch.Tensor:
+        return self.act_repeatedly(images, action, 1)[:, 0]
+
+    def reconstruct(self, images: torch.Tensor) -> torch.Tensor:
+        return images.float() / 255
+
+
+def test_true_actions_reach_the_highest_psnr_and_doing_nothing_that_of_the_unchanged_picture(rooms):
+    true, idle = repeated(Oracle(rooms), rooms, 0), repeated(Oracle(rooms, idle=True), rooms, 0)
+    assert true["action_psnr"] == true["reconstruction_psnr"] == pytest.approx(100.0)
+    assert true[f"action_psnr|{TIMES} times"] == pytest.approx(100.0)  # floor hues go round, so eight steps lead somewhere
+    assert idle["action_psnr"] == pytest.approx(idle["unchanged_psnr"], abs=1e-6)
+    assert idle["unchanged_psnr"] < 40
+    assert idle["action_psnr|4 times"] == pytest.approx(100.0)  # four floor hues: once round, and no other factor has five values
+
+
+def test_a_predictor_finds_an_action_that_changes_more_or_nothing(rooms, monkeypatch):
+    """Beside the true action a step of another factor is done, which a predictor sees as an error of the others."""
+    predict = fit_predictor(rooms, "cpu", 250, (16, 32, 32))
+    near = Neighbours(rooms)
+    right = (predict(rooms.test.images) == torch.from_numpy(near.codes[near.numbers("test", torch.arange(len(rooms.test)))])).float().mean()
+    assert right > 0.95
+    monkeypatch.setattr("intervae.experiments.ctvae._predictor", lambda *_: predict)
+    true, idle, more = (others(Oracle(rooms, **how), rooms, 0, 250, (16, 32, 32)) for how in ({}, {"idle": True}, {"besides": 0}))
+    assert true["others_worse"] == pytest.approx(0.0, abs=2.0)
+    assert true["acted_error_after_action"] == pytest.approx(true["acted_error_reconstructed"])
+    assert idle["others_worse"] == 0
+    assert idle["acted_error_after_action"] > 90
+    assert more["others_worse|floor_hue"] > 80
+    assert more["others_worse"] > 10
+    assert more["others_worse|shape"] < 10
+
+
+@pytest.mark.slow
+def test_a_small_job_gives_every_number_of_the_table(tmp_path):
+    settings = {"codes": 16, "features": 16, "channels": (8, 8), "epochs": 1, "width": 16, "edge_width": 8, "transition_epochs": 1}
+    job = Actions("shapes3d-like", "ct-vae", SMALL, settings, predictor_steps=5, predictor_channels=(8, 8))
+    numbers = job.run(0, "cpu", tmp_path / "run")
+    assert set(CTVAE_TABLE1.shown) <= set(numbers)
+    assert set(CTVAE_TABLE1.columns) <= set(numbers)
+    assert 0 <= numbers["action_accuracy"] <= numbers["factor_accuracy"] <= 1
+    assert all(f"action_psnr|{times} times" in numbers for times in range(1, TIMES + 1))
+
+
+def test_the_table_has_the_papers_four_data_sets_and_a_quick_form():
+    assert [job.data for job in CTVAE_TABLE1.jobs] == ["cars3d", "shapes3d-like", "sprites-frames", "dsprites"]
+    assert all(set(job.paper) == {"action_accuracy", "factor_accuracy"} for job in CTVAE_TABLE1.jobs)
+    assert CTVAE_TABLE1.quick_form.seeds == 1
