@@ -8,8 +8,10 @@ from intervae.experiments.base import Discover, Experiment, Job, Train, find, wr
 from intervae.experiments.base import reproduce as run_experiment
 from intervae.experiments.betavae import BETA_VAE_METRIC
 from intervae.experiments.causal_prior_motion import CAUSAL_PRIOR_MOTION
+from intervae.experiments.causal_prior_parabola import CAUSAL_PRIOR_PARABOLA
 from intervae.experiments.causal_prior_sprites import CAUSAL_PRIOR_SPRITES
 from intervae.experiments.causalvae import DEMO, FLOW, GRAPH, PENDULUM
+from intervae.experiments.ctvae import CTVAE_TABLE1
 from intervae.experiments.ladder import LVAE_MNIST, LVAE_NORB, LVAE_OMNIGLOT
 from intervae.experiments.table1 import TABLE1
 
@@ -23,6 +25,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     LVAE_MNIST,
     LVAE_OMNIGLOT,
     LVAE_NORB,
+    CTVAE_TABLE1,
+    CAUSAL_PRIOR_PARABOLA,
     CAUSAL_PRIOR_MOTION,
     CAUSAL_PRIOR_SPRITES,
 )
