@@ -1,4 +1,4 @@
-"""The command line: `intervae train`, `evaluate`, `graph`, `intervene`, `reproduce`, and lists of what there is.
+"""The command line: `intervae train`, `evaluate`, `graph`, `intervene`, `attribute`, `reproduce`, and lists of what there is.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage. Errors are one sentence on standard error; `--debug` shows the traceback as well.
 """
@@ -387,6 +387,28 @@ def _show_change(model: Any, latents: Any, do: dict[str, float], as_json: bool) 
     for row in rows:
         grid.add_row(Text(row["variable"]), f"{row['before']:.4g}", f"{row['after']:.4g}")
     out.print(grid)
+
+
+@app.command()
+def attribute(
+    run: Run,
+    before: Annotated[Path, typer.Argument(help="An image file, before the action.", show_default=False)],
+    after: Annotated[Path, typer.Argument(help="An image file, after it.", show_default=False)],
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Tell which action turned one picture into another, with the probability of each."""
+    from intervae.data.images import read_images
+    from intervae.models import load
+    from intervae.training import choose_device
+
+    model = load(run, choose_device(device))
+    channels, *size = model.spec.image_shape
+    pictures, _ = read_images([before, after], [str(before), str(after)], size=(size[0], size[1]), channels=channels)
+    chances = model.attribute(pictures[:1], pictures[1:])[0].tolist()
+    ranked = sorted(zip(chances, model.spec.actions, strict=True), reverse=True)
+    rows = [{"action": name, "probability": chance if as_json else f"{chance:.3f}"} for chance, name in ranked]
+    print_rows(rows, ("action", "probability"), as_json)
 
 
 @app.command()

@@ -13,9 +13,12 @@ from intervae import figures
 from intervae.data.base import Dataset, Variable
 from intervae.models.base import Model, answers, ask
 from intervae.models.causal import CausalModel
+from intervae.models.ct_vae import CTVAE
 
 SHOWN = 8  # images in a picture
 SHOWN_CLIPS = 4
+TIMES = 6  # that an action is repeated in a picture
+MECHANISM_IMAGES = 64  # over which masks and graphs are averaged
 
 
 def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
@@ -45,6 +48,25 @@ def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
             figures.adjacency_history(written[-1], history, model.latent_names, true_graph=truth)
     if isinstance(model, CausalModel) and model.latent_names == data.names and data.spec.frames is None:
         written += _label_figures(model, data, out)
+    if isinstance(model, CTVAE):
+        written += _transition_figures(model, data, out)
+    return written
+
+
+def _transition_figures(model: CTVAE, data: Dataset, out: Path) -> list[Path]:
+    """One picture under each action done again and again (the paper's Fig. 5), and the mask and graph of each action (its Fig. 6)."""
+    written = [out / "actions.png", out / "mechanisms.png"]
+    images = data.test[_spread(len(data.test), MECHANISM_IMAGES)].images
+    start, rows = images[len(images) // 2 : len(images) // 2 + 1], []
+    for action in model.spec.actions:
+        after = model.act_repeatedly(start, action, TIMES).cpu()[0]
+        rows.append(figures.ClipRow(action, torch.cat([start.cpu().float() / 255, after]), made=TIMES))
+    figures.clip_rows(written[0], rows, heads=["input", *(str(t + 1) for t in range(TIMES))])
+    panels = []
+    for action in model.spec.actions:
+        found = model.mechanism(images, action)
+        panels.append(figures.MechanismPanel(action, found.edges, found.mask.unflatten(0, (model.settings.codebooks, *model.grid))))
+    figures.mechanisms(written[1], panels)
     return written
 
 

@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 NONE = -1  # the number of no action, the paper's empty set
 SHARPEST = 16.0  # largest attention score, so that no exponential overflows
 STAY = 3.0  # at the start, how much more likely a place is to keep its code, in nats
-OPEN = 1.0  # log-odds of an edge at the start: a graph that shows little teaches little
+OPEN = 3.0  # log-odds of an edge at the start: a graph that shows little teaches little
 MOST_WEIGHTS = 2**24  # attention weights that are held at once; beyond them pictures are taken in turns and recomputed for the gradient
 
 
