@@ -127,6 +127,7 @@ class Experiment:
         columns: metrics of a first table that has one line for each job; without any, there is no such table.
         figure: draws NAME.png from a path and the rows, of which each has the job's `variant` and the `part` that it is about.
         pictures: names of figures/*.png in the run of the first job and seed that are copied to NAME-*.png and shown on the page.
+        gather: draws such pictures from the runs of the first seed instead, from variant -> run folder and the path NAME without a suffix.
         quick: jobs of a short form of the same thing, `--quick`, run with one seed and written as NAME-quick.
     """
 
@@ -139,6 +140,7 @@ class Experiment:
     columns: tuple[str, ...] = ()
     figure: Callable[[Path, Sequence[Mapping[str, Any]]], None] | None = None
     pictures: tuple[str, ...] = ()
+    gather: Callable[[Mapping[str, Path], Path], None] | None = None
     quick: tuple[Job, ...] = ()
 
     @property
@@ -237,6 +239,9 @@ def reproduce(
         "rows": rows,
     }
     write_json(Path(results) / f"{experiment.name}.json", document)
+    if experiment.gather is not None:
+        firsts = {job.variant: folder for (job, seed), folder in zip(todo, folders, strict=True) if seed == 0}
+        experiment.gather(firsts, Path(results) / experiment.name)
     for name in experiment.pictures:
         made_picture = folders[0] / "figures" / f"{name}.png"
         if made_picture.is_file():  # not where only the numbers of a run were brought from another machine

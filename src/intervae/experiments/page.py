@@ -43,7 +43,8 @@ def markdown(experiment: Experiment, document: Mapping[str, Any], pictures: Sequ
             spread = f"{values[0]:.4g} … {values[-1]:.4g}"
             paper = f"{row['paper']:g}" if "paper" in row else ""
             lines.append(
-                f"| {row['data']} | {row['model']} | {row['variant']} | {row['metric']} | {row['mean']:.4g} ± {_spread(row['std'], 2)} | {spread} | {paper} |"
+                f"| {row['data']} | {row['model']} | {row['variant']} | {row['metric']} | "
+                f"{row['mean']:.4g} ± {_spread(row['std'], 2)} | {spread} | {paper} |"
             )
     seeds = " or ".join(str(count) for count in sorted({len(row["per_seed"]) for row in document["rows"]}))
     lines += ["", f"{seeds} seeds, none dropped; {document['hardware']}, revision {document['revision']}, {document['date']}. Made by:", ""]

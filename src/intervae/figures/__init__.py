@@ -4,6 +4,7 @@ from intervae.figures.clips import ClipRow, clip_interventions, clip_rows, overl
 from intervae.figures.curves import scatter, training_curves
 from intervae.figures.graphs import draw_graph
 from intervae.figures.images import InterventionRow, interventions, reconstructions
+from intervae.figures.latents import prior_and_posterior
 from intervae.figures.matrices import adjacency_history
 from intervae.figures.mechanisms import MechanismPanel, mechanisms
 from intervae.figures.queries import SweepRow, strip, sweep
@@ -24,6 +25,7 @@ __all__ = [
     "interventions",
     "mechanisms",
     "overlay",
+    "prior_and_posterior",
     "ranking",
     "reconstructions",
     "response_maps",

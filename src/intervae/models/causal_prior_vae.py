@@ -95,13 +95,13 @@ class CausalPriorVAESettings:
     gate_steps: int = 400  # over which the latents without edges are let in after the alignment
     restarts: int = 24  # networks of the first phase, compared by how much like the prior an affine map makes their latents
     first_epochs: int = 6  # of the first phase, all of them at once
-    finalists: int = 4  # of them that are tried with the SEM as the prior, and compared again
+    finalists: int = 6  # of them that are tried with the SEM as the prior, and compared again
     trial_epochs: int = 6  # of that
-    epochs: int = 12  # of the last one, with the SEM as the prior
+    epochs: int = 24  # of the last one, with the SEM as the prior
     batch_size: int = 100
     optimiser: Optimiser = "adam"  # the paper has adagrad
-    learning_rate: float = 1e-3
-    schedule: Schedule = "constant"  # of the learning rate
+    learning_rate: float = 2e-3
+    schedule: Schedule = "cosine"  # of the learning rate, in every phase anew
 
     def __post_init__(self) -> None:
         if min(self.latents, self.pivots, self.gate_steps, self.restarts, self.finalists) < 1 or any(scale <= 0 for scale in self.scales):
