@@ -1,4 +1,4 @@
-"""3D Shapes (Burgess and Kim 2018): a room with an object, 10 x 10 x 10 hues x 8 scales x 4 shapes x 15 orientations, 64 x 64 in colour.
+"""Rooms of 3D Shapes (Burgess and Kim 2018): a room with an object, 10 x 10 x 10 hues x 8 scales x 4 shapes x 15 orientations, 64 x 64 in colour.
 
 The 480,000 pictures are 5.9 GB; the file is read a block at a time, only where a chosen picture lies, each picture straight to its place, in the
 order training, validation, test, so that the splits are slices of one array. `levels` or `samples` choose fewer.
