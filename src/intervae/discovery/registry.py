@@ -8,6 +8,7 @@ from typing import Any
 
 from intervae.discovery.base import Discovery, read_table
 from intervae.discovery.dagma import dagma, dagma_mlp
+from intervae.discovery.ges import ges, ges_generalised
 from intervae.discovery.independence import independence
 from intervae.discovery.lagrangian import lagrangian
 from intervae.discovery.notears import notears, notears_mlp
@@ -20,6 +21,8 @@ METHODS: dict[str, Callable[..., Discovery]] = {
     "notears-mlp": notears_mlp,
     "dagma": dagma,
     "dagma-mlp": dagma_mlp,
+    "ges": ges,
+    "ges-generalised": ges_generalised,
 }
 """Name -> learner(columns (N, n) float64, names, kinds, *, seed, and its own settings)."""
 
