@@ -17,7 +17,8 @@ from intervae.metrics.disentanglement import Kinds
 from intervae.metrics.held import Draw, Representation, Rows, Sample, Simulated, Source
 from intervae.metrics.samples import read_samples
 
-ROWS_AT_ONCE = 2**17  # codes held in memory at a time
+ROWS_AT_ONCE = 2**17  # samples held in memory at a time, of MANY_CODES codes or fewer
+MANY_CODES = 64
 
 
 def beta_vae_score(
@@ -123,7 +124,7 @@ def _beta(source: Source, batch: int, training: int, test: int, seed: int) -> Me
         """Mean distances (count, d) and the factors that were shared (count,)."""
         index = rng.integers(source.samples.factors.shape[1], size=count)
         distances = []
-        for part in _parts(index, batch):
+        for part in _parts(index, batch, len(source.samples.code_names)):
             first, second = source.pairs(part, batch, rng)
             distances.append(np.abs(first - second).mean(1))
         return np.concatenate(distances), index
@@ -156,7 +157,10 @@ def _factor(source: Source, batch: int, training: int, test: int, prune: float, 
     def votes(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """The code that varied least (count,), among the active ones, and the factor that was held (count,)."""
         index = rng.integers(factors, size=count)
-        least = [(source.alike(p, batch, rng)[..., active].var(1, ddof=1) / variance[active]).argmin(1) for p in _parts(index, batch)]
+        least = [
+            (source.alike(p, batch, rng)[..., active].var(1, ddof=1) / variance[active]).argmin(1)
+            for p in _parts(index, batch, len(samples.code_names))
+        ]
         return np.concatenate(least), index
 
     parameters: dict[str, Any] = {
@@ -185,8 +189,9 @@ def _accuracy(metric: str, right: np.ndarray, truth: np.ndarray, source: Source,
     return Measurement(metric, float(right.mean()), source.n, each, parameters=parameters, higher_is_better=True)
 
 
-def _parts(index: np.ndarray, batch: int) -> Iterator[np.ndarray]:
-    size = max(1, ROWS_AT_ONCE // batch)
+def _parts(index: np.ndarray, batch: int, codes: int) -> Iterator[np.ndarray]:
+    """Points whose samples fit in memory together: ROWS_AT_ONCE samples, fewer where each has more than MANY_CODES codes."""
+    size = max(1, ROWS_AT_ONCE * MANY_CODES // max(codes, MANY_CODES) // batch)
     return (index[i : i + size] for i in range(0, len(index), size))
 
 
