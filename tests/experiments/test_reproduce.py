@@ -268,6 +268,19 @@ def test_a_part_of_a_grid_is_run_alone_and_the_rest_later_makes_the_table(tmp_pa
         go(experiment, tmp_path, only="method-c")
 
 
+def test_shards_share_a_grid_between_machines(tmp_path: Path) -> None:
+    experiment = two_jobs([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
+    go(experiment, tmp_path, shard=(2, 2))
+    assert ran(tmp_path) == ["a1", "b0", "b2"]
+    assert not (tmp_path / "results").exists()
+    go(experiment, tmp_path, shard=(1, 2))
+    assert ran(tmp_path)[3:] == ["a0", "a2", "b1"]
+    go(experiment, tmp_path)
+    assert len(ran(tmp_path)) == 6
+    with pytest.raises(UsageError, match="shard 3/2: the first number must be from 1 to the second"):
+        go(experiment, tmp_path, shard=(3, 2))
+
+
 def test_a_part_of_a_grid_through_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "EXPERIMENTS", (two_jobs([1.0, 2.0], [3.0, 4.0]),))
     words = ["reproduce", "scripted", "--runs", tmp_path / "runs", "--results", tmp_path / "results", "--device", "cpu", "--together", 2]

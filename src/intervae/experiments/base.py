@@ -161,6 +161,7 @@ def reproduce(
     results: str | Path = "results",
     overwrite: bool = False,
     only: str = "",
+    shard: tuple[int, int] = (1, 1),
     together: int | None = None,
     command: str = "",
     quick: bool = False,
@@ -173,24 +174,28 @@ def reproduce(
         overwrite: also replace a NAME.json that has more seeds than these.
         only: run the jobs whose key has this in it, and write no table: to spread a grid over machines, each with its part. Bring their
             `runs` together, and the same command without `only` makes the table.
+        shard: (k, n) runs every n-th job and seed from the k-th on, and writes no table either: the same for a grid of jobs like each other.
         together: runs at once, on streams of their own; without it, TOGETHER on a GPU and 1 elsewhere.
         quick: run the quick form, and write NAME-quick.*.
         tell: called with a line after each job and seed.
 
     Returns:
-        What the JSON file holds; with `only`, just its rows.
+        What the JSON file holds; with `only` or `shard`, just its rows.
     """
     if seeds is not None and seeds < 1:
         raise UsageError(f"--seeds {seeds}: at least one seed is needed.")
     if quick:
         command = command or f"intervae reproduce {experiment.name} --quick{f' --seeds {seeds}' if seeds else ''}"
         experiment = experiment.quick_form
+    if not 1 <= shard[0] <= shard[1]:
+        raise UsageError(f"shard {shard[0]}/{shard[1]}: the first number must be from 1 to the second.")
     jobs = [job for job in experiment.jobs if only in job.key]
     if not jobs:
         raise UsageError(f"--only {only}: no job of {experiment.name} has that in its name; they are {', '.join(j.key for j in experiment.jobs)}.")
     counts = [seeds or job.seeds or experiment.seeds for job in jobs]
     count = max(counts)
-    before = 0 if overwrite or only else _seeds_in(Path(results) / f"{experiment.name}.json")
+    part = bool(only) or shard[1] > 1
+    before = 0 if overwrite or part else _seeds_in(Path(results) / f"{experiment.name}.json")
     if before > count:
         raise UsageError(
             f"{Path(results) / experiment.name}.json has {before} seeds and would be replaced by {count}; choose another --results folder, or pass "
@@ -198,7 +203,7 @@ def reproduce(
         )
     where = str(choose_device(device))
     workers = together if together is not None else TOGETHER if where.startswith("cuda") else 1
-    todo = [(job, seed) for job, own in zip(jobs, counts, strict=True) for seed in range(own)]
+    todo = [(job, seed) for job, own in zip(jobs, counts, strict=True) for seed in range(own)][shard[0] - 1 :: shard[1]]
     folders = [Path(runs) / experiment.name / f"{job.key}-{seed}" for job, seed in todo]
     missing = [job for (job, seed), folder in zip(todo, folders, strict=True) if _kept(job, seed, folder) is None]
     for job in missing:  # what cannot be run is refused before anything is
@@ -227,8 +232,9 @@ def reproduce(
             values += [found[number][key]] if found[number][key] not in values else []
     rows: list[dict[str, Any]] = []
     for job in jobs:
-        rows += _rows(job, {seed: found[number]["numbers"] for number, (other, seed) in enumerate(todo) if other is job})
-    if only:
+        per_seed = {seed: found[number]["numbers"] for number, (other, seed) in enumerate(todo) if other is job}
+        rows += _rows(job, per_seed) if per_seed else []
+    if part:
         return {"rows": rows}
     document = {
         "experiment": experiment.name,
