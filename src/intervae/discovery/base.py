@@ -79,19 +79,23 @@ def varsortability(columns: np.ndarray, graph: CausalGraph) -> float:
     return grown / paths if paths else float("nan")
 
 
-def read_table(table: Any, names: Sequence[str] | None, kinds: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
+def read_table(table: Any, names: Sequence[str] | None, kinds: Sequence[str | None] | None) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
     """Check a table: (N, n) finite numbers that vary, under different names.
 
     Arguments:
-        table: (N, n) array, tensor or DataFrame.
+        table: (N, n) array, tensor or DataFrame; a DataFrame's columns of words or booleans become codes, binary or categorical.
         names: one per column; a DataFrame brings its own, an array is named x0, x1, ... without.
-        kinds: "continuous", "binary" or "categorical" per column; without, two distinct values are binary and anything else continuous.
+        kinds: "continuous", "binary" or "categorical" per column; without (or with None), two distinct values are binary and any other number
+            continuous.
 
     Returns:
         (N, n) float64 columns, names, kinds.
     """
     if names is None and isinstance(table, pd.DataFrame):
         names = [str(column) for column in table.columns]
+    if isinstance(table, pd.DataFrame):
+        table, words = _coded(table)
+        kinds = words if kinds is None else kinds
     if isinstance(table, Tensor):
         table = table.detach().cpu().numpy()
     try:
@@ -116,15 +120,35 @@ def read_table(table: Any, names: Sequence[str] | None, kinds: Sequence[str] | N
     return columns, names, _kinds(columns, names, kinds)
 
 
-def _kinds(columns: np.ndarray, names: Sequence[str], kinds: Sequence[str] | None) -> tuple[str, ...]:
+def _coded(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str | None]]:
+    """Columns of words or booleans as codes, in the order of their sorted values, and their kinds (None for a column of numbers).
+
+    A missing word stays missing.
+    """
+    columns: dict[int, Any] = {}
+    kinds: list[str | None] = []
+    for place in range(frame.shape[1]):
+        column = frame.iloc[:, place]
+        words = not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)
+        if words:
+            codes, levels = pd.factorize(column.astype(str).where(column.notna()), sort=True)
+            column = pd.Series(np.where(codes < 0, np.nan, codes), index=frame.index)
+        columns[place] = column
+        kinds.append(("binary" if len(levels) <= 2 else "categorical") if words else None)
+    return pd.DataFrame(columns), kinds
+
+
+def _kinds(columns: np.ndarray, names: Sequence[str], kinds: Sequence[str | None] | None) -> tuple[str, ...]:
     if kinds is None:
         return tuple("binary" if len(np.unique(column)) == 2 else "continuous" for column in columns.T)
     if len(kinds) != len(names):
         raise DataError(f"{len(kinds)} kinds were given for {len(names)} columns; give one per column.")
+    told = ["binary" if len(np.unique(column)) == 2 else "continuous" for column in columns.T]
+    kinds = [kind or guess for kind, guess in zip(kinds, told, strict=True)]
     for name, kind in zip(names, kinds, strict=True):
         if kind not in KINDS:
             raise DataError(f"column {name!r} cannot be {kind!r}; a variable is one of {', '.join(KINDS)}.")
-    return tuple(kinds)
+    return tuple(str(kind) for kind in kinds)
 
 
 def require_continuous(method: str, names: Sequence[str], kinds: Sequence[str]) -> None:

@@ -223,10 +223,10 @@ def ges(
     dag, pattern = _search(score, names, knowledge, max_parents)
     weights = np.zeros(dag.shape)
     for effect in range(len(dag)):
-        parents = np.flatnonzero(dag[:, effect])
-        if len(parents):
+        parents = np.flatnonzero(dag[:, effect]).tolist()
+        if parents:
             weights[parents, effect] = score.coefficients(effect, parents)
-    left = [score.unexplained(v, np.flatnonzero(dag[:, v])) for v in range(len(dag))]
+    left = [score.unexplained(v, np.flatnonzero(dag[:, v]).tolist()) for v in range(len(dag))]
     assumptions = ASSUMPTIONS.format(relations="relations are linear and noises Gaussian")
     return _discovery("ges", names, dag, pattern, weights, left, assumptions, score, started)
 

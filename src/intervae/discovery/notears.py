@@ -78,10 +78,10 @@ def notears_mlp(
     hidden: int = 10,
     l1: float = 0.01,
     l2: float = 0.01,
-    threshold: float = 0.3,
-    steps: int = 500,
+    threshold: float = 0.5,
+    steps: int = 800,
     rate: float = 1e-2,
-    rounds: int = 5,
+    rounds: int = 8,
     tolerance: float = 1e-6,
     device: str = "cpu",
 ) -> Discovery:

@@ -110,78 +110,78 @@ class Networks(Problem):
 
     def __init__(self, table: Design, allowed: Allowed, *, noise: str, l1: float, l2: float, hidden: int, seed: int, device: torch.device) -> None:
         super().__init__(allowed, table.owner, noise, l1, l2, device)
-        self.inputs, self.targets = torch.from_numpy(table.inputs).to(device), torch.from_numpy(table.targets).to(device)
+        self.inputs = torch.from_numpy(np.ascontiguousarray(table.inputs.T)).to(device)  # (P, N): rows last, so that every sum runs along memory
+        self.targets = torch.from_numpy(np.ascontiguousarray(table.targets.T)).to(device)  # (O, N)
         self.node = torch.from_numpy(table.node).to(device)
         kind = np.array(table.kinds)[table.node]
         self.continuous, self.binary, self.categorical = (torch.from_numpy(kind == k).to(device) for k in ("continuous", "binary", "categorical"))
         self.mixed, self.scalar = bool((kind != "continuous").any()), "categorical" not in table.kinds
-        rows, (columns, outputs) = len(table.inputs), (len(table.owner), len(table.node))
-        self.shape = (rows, self.n, hidden)
+        (columns, rows), outputs = self.inputs.shape, len(table.node)
+        self.shape = (self.n, hidden, rows)
         generator = torch.Generator().manual_seed(seed)
 
         def uniform(*shape: int, scale: float) -> Tensor:
             return ((2 * torch.rand(*shape, generator=generator, dtype=torch.float64) - 1) * scale).to(device)
 
-        first = uniform(columns, self.n, hidden, scale=0.05) * self.free
-        start = uniform(self.n * hidden, scale=columns**-0.5)
-        self.parameters = [first, start, uniform(outputs, hidden, scale=hidden**-0.5), torch.zeros(outputs, dtype=torch.float64, device=device)]
+        first = uniform(columns, self.n, hidden, scale=min(0.05, (0.9 / (columns * hidden)) ** 0.5)) * self.free  # well inside the domain of log_det
+        start = uniform(self.n * hidden, 1, scale=columns**-0.5)
+        self.parameters = [first, start, uniform(outputs, hidden, scale=hidden**-0.5), torch.zeros(outputs, 1, dtype=torch.float64, device=device)]
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        """Hidden units (N, n * m) and outputs (N, O)."""
+        """Hidden units (n, m, N) and outputs (O, N)."""
         first, start, last, intercept = self.parameters
-        units = torch.addmm(start, self.inputs, first.view(len(first), -1)).sigmoid_()
-        return units, torch.einsum("bnm,nm->bn", self._of_outputs(units), last) + intercept
+        units = torch.addmm(start, first.view(len(first), -1).T, self.inputs).sigmoid_().view(self.shape)
+        return units, torch.bmm(last[:, None, :], self._of_outputs(units))[:, 0] + intercept
 
     def _of_outputs(self, units: Tensor) -> Tensor:
-        """(N, O, m): the units that each output reads."""
-        units = units.view(self.shape)
-        return units if self.scalar else units[:, self.node]
+        """(O, m, N): the units that each output reads."""
+        return units if self.scalar else units[self.node]
 
     def fit_gradients(self) -> list[Tensor]:
         first, _, last, _ = self.parameters
         units, outputs = self.forward()
-        wrong = self._predicted(outputs) - self.targets if self.mixed else outputs - self.targets  # (N, O)
-        slope = wrong / len(wrong)
+        wrong = self._predicted(outputs) - self.targets if self.mixed else outputs - self.targets  # (O, N)
+        slope = wrong / wrong.shape[1]
         if self.noise == "free":
-            slope = slope / torch.where(self.continuous, wrong.square().mean(0), 1.0)
-        read = self._of_outputs(units)
-        to_last = torch.einsum("bo,bom->om", slope, read)
-        if self.scalar:
-            back = torch.addcmul(units, units, units, value=-1).view(self.shape).mul_(last).mul_(slope[:, :, None])
+            slope = slope / torch.where(self.continuous[:, None], wrong.square().mean(1, keepdim=True), 1.0)
+        felt = self._of_outputs(units) * slope[:, None, :]  # (O, m, N)
+        to_last = felt.sum(-1)
+        if self.scalar:  # units (1 - units) slope last
+            back = torch.addcmul(felt, felt, units, value=-1).mul_(last[:, :, None])
         else:
-            back = torch.zeros(self.shape, dtype=torch.float64, device=self.device)
-            back.index_add_(1, self.node, slope[:, :, None] * last)
-            back.mul_(torch.addcmul(units, units, units, value=-1).view(self.shape))
-        back = back.view(len(back), -1)
-        to_first = (self.inputs.T @ back).view_as(first)
-        return [to_first.add_(first, alpha=self.l2), back.sum(0), to_last.add_(last, alpha=self.l2), slope.sum(0)]
+            felt = torch.zeros_like(units).index_add_(0, self.node, slope[:, None, :] * last[:, :, None])
+            back = felt.mul_(torch.addcmul(units, units, units, value=-1))
+        back = back.view(-1, self.shape[2])
+        to_first = (self.inputs @ back.T).view_as(first)
+        to_start = back.sum(1, keepdim=True)
+        return [to_first.add_(first, alpha=self.l2), to_start, to_last.add_(last, alpha=self.l2), slope.sum(1, keepdim=True)]
 
     def _predicted(self, outputs: Tensor) -> Tensor:
-        """Means (N, O): a continuous value, or the probability of 1 or of each category."""
-        means = torch.where(self.binary, torch.sigmoid(outputs), outputs)
+        """Means (O, N): a continuous value, or the probability of 1 or of each category."""
+        means = torch.where(self.binary[:, None], torch.sigmoid(outputs), outputs)
         if self.scalar:
             return means
-        rising = torch.where(self.categorical, outputs, -torch.inf)
-        highest = rising.new_full((len(outputs), self.n), -torch.inf).index_reduce_(1, self.node, rising, "amax")
-        grown = torch.where(self.categorical, torch.exp(outputs - highest[:, self.node]), 0.0)
-        total = grown.new_zeros(len(outputs), self.n).index_add_(1, self.node, grown)
-        return torch.where(self.categorical, grown / total[:, self.node].clamp_min(1e-300), means)
+        categorical = self.categorical[:, None]
+        rising = torch.where(categorical, outputs, -torch.inf)
+        highest = rising.new_full((self.n, outputs.shape[1]), -torch.inf).index_reduce_(0, self.node, rising, "amax")
+        grown = torch.where(categorical, torch.exp(outputs - highest[self.node]), 0.0)
+        total = torch.zeros_like(highest).index_add_(0, self.node, grown)
+        return torch.where(categorical, grown / total[self.node].clamp_min(1e-300), means)
 
     def losses(self) -> Tensor:
         """(n,) the loss of every variable."""
-        means = self._predicted(self.forward()[1])
-        return self._losses(means)
+        return self._losses(self._predicted(self.forward()[1]))
 
     def _losses(self, means: Tensor) -> Tensor:
-        squared = 0.5 * (means - self.targets).square().mean(0)
+        squared = 0.5 * (means - self.targets).square().mean(1)
         squared = 0.5 * (2 * squared).log() if self.noise == "free" else squared
-        sure = torch.where(self.continuous, 0.5, means).clamp(1e-300, 1.0)
-        cross = -(self.targets * sure.log()).mean(0)
-        cross = torch.where(self.binary, cross - ((1 - self.targets) * (1 - sure).clamp_min(1e-300).log()).mean(0), cross)
+        sure = torch.where(self.continuous[:, None], 0.5, means).clamp(1e-300, 1.0)
+        cross = -(self.targets * sure.log()).mean(1)
+        cross = torch.where(self.binary, cross - ((1 - self.targets) * (1 - sure).clamp_min(1e-300).log()).mean(1), cross)
         return squared.new_zeros(self.n).index_add_(0, self.node, torch.where(self.continuous, squared, cross))
 
     def unexplained(self) -> np.ndarray:
-        now, chance = self.losses(), self._losses(self.targets.mean(0).expand_as(self.targets))
+        now, chance = self.losses(), self._losses(self.targets.mean(1, keepdim=True).expand_as(self.targets))
         share = now / chance
         if self.noise == "free":
             continuous = torch.zeros(self.n, dtype=torch.bool, device=self.device).index_fill_(0, self.node[self.continuous], True)

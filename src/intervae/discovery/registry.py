@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from intervae.discovery.base import Discovery, read_table
+from intervae.discovery.bridges import causal_learn_ges, causal_learn_pc
 from intervae.discovery.dagma import dagma, dagma_mlp
 from intervae.discovery.ges import ges, ges_generalised
 from intervae.discovery.independence import independence
@@ -23,6 +24,8 @@ METHODS: dict[str, Callable[..., Discovery]] = {
     "dagma-mlp": dagma_mlp,
     "ges": ges,
     "ges-generalised": ges_generalised,
+    "causal-learn-pc": causal_learn_pc,
+    "causal-learn-ges": causal_learn_ges,
 }
 """Name -> learner(columns (N, n) float64, names, kinds, *, seed, and its own settings)."""
 
