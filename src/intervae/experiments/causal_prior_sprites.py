@@ -105,12 +105,22 @@ _SETTINGS: dict[str, Any] = {
     "background_size": 64,
     "network": "conv",
     "hidden": 256,
+    "reconstruction_weight": 20.0,
     "epochs": 60,
     "refit_epochs": 20,
     "learning_rate": 1e-3,
     "schedule": "cosine",
 }
-_QUICK: dict[str, Any] = {**_SETTINGS, "network": "mlp", "widths": (256, 256), "epochs": 25, "refit_epochs": 6, "warm_up": 300, "learning_rate": 2e-3}
+_QUICK: dict[str, Any] = {
+    **_SETTINGS,
+    "network": "mlp",
+    "widths": (256, 256),
+    "reconstruction_weight": 40.0,
+    "epochs": 25,
+    "refit_epochs": 6,
+    "warm_up": 300,
+    "learning_rate": 3e-3,
+}
 _COLUMNS = ("extrapolation_mse", "copy_mse", "truth_mse", "edges", "train_seconds")
 
 CAUSAL_PRIOR_SPRITES = Experiment(
