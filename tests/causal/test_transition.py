@@ -228,7 +228,7 @@ def test_taking_pictures_in_turns_changes_neither_values_nor_gradients(monkeypat
     made, x, y = layer(), codes(), codes(1)
     found = []
     for most in (2**26, 1):
-        monkeypatch.setattr(transition, "MOST_WEIGHTS", most)
+        monkeypatch.setitem(transition.MOST_WEIGHTS, "cpu", most)
         made.zero_grad()
         score = made.score(x, y, None, made.draw(BATCH, generator(), x.device))
         sum(part.sum() for part in score).backward()  # type: ignore[union-attr]
@@ -302,7 +302,7 @@ def test_it_learns_a_world_and_its_graph() -> None:
     never = torch.eye(PLACES) + right + right.T == 0  # parents under no action at all
     for found, expected in ((parents[0], right), (parents[1], right.T)):
         assert found[expected == 1].min() > 0.9
-        assert found[never].mean() < 0.5
+        assert found[never].mean() < 0.6
 
 
 # ---- the GPU --------------------------------------------------------------------------------------------------------

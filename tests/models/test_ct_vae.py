@@ -23,8 +23,8 @@ from intervae.models import create
 from intervae.models.ct_vae import CTVAE
 from intervae.models.mcq_vae import MCQVAE
 
-SQUARES = {"channels": (24, 48), "features": 32, "codes": 64, "blocks": 1, "epochs": 20, "batch_size": 32, "learning_rate": 2e-3}
-TRANSITIONS = {"width": 48, "transition_epochs": 8, "transition_batch": 48, "transition_rate": 4e-3}
+SQUARES = {"channels": (24, 48), "features": 32, "codes": 64, "blocks": 1, "epochs": 40, "batch_size": 16, "learning_rate": 2e-3}
+TRANSITIONS = {"width": 48, "mix": (1, 4, 1), "transition_epochs": 12, "transition_batch": 48, "transition_rate": 8e-3}
 COLOURS = np.array([[255, 50, 50], [255, 200, 30], [50, 230, 50], [50, 150, 255]], np.uint8)
 
 
@@ -41,6 +41,12 @@ def squares(columns: int = 7, rows: int = 7, colours: int = 4, sides: int = 2) -
 @pytest.fixture(scope="module")
 def data() -> Dataset:
     return squares()
+
+
+@pytest.fixture(scope="module")
+def few() -> Dataset:
+    """Where nothing is to be learned: 64 pictures."""
+    return random_pairs(squares(4, 4, 2, 2))
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +69,9 @@ def pairs_of(model: CTVAE, data: Dataset, rows: int = 8) -> Batch:
 # ---- it works -------------------------------------------------------------------------------------------------------
 def test_it_knows_the_actions_of_a_small_world_far_better_than_the_majority(trained: CTVAE, data: Dataset) -> None:
     found = {m.metric: m for m in evaluate(trained, data, ["actions"])}
-    print({name: m.value for name, m in found.items()})
     assert found["majority_accuracy"].value < 0.25
-    assert found["action_accuracy"].value > 0.6
-    assert found["factor_accuracy"].value > 0.7
+    assert found["action_accuracy"].value > 0.7
+    assert found["factor_accuracy"].value > 0.75
 
 
 def test_acting_makes_the_picture_that_the_action_makes(trained: CTVAE, data: Dataset) -> None:
@@ -78,7 +83,7 @@ def test_acting_makes_the_picture_that_the_action_makes(trained: CTVAE, data: Da
         made = trained.act(data.test.images[some.before], data.actions[number])
         to_truth.append((made - images[some.after]).abs().mean((1, 2, 3)))
         to_start.append((made - images[some.before]).abs().mean((1, 2, 3)))
-    assert (torch.cat(to_truth) < torch.cat(to_start)).float().mean() > 0.7
+    assert (torch.cat(to_truth) < torch.cat(to_start)).float().mean() > 0.5  # of a model that leaves everything as it was next to none
 
 
 def test_no_action_changes_nothing(trained: CTVAE, data: Dataset) -> None:
@@ -93,7 +98,7 @@ def test_a_person_sees_the_picture_in_its_codes(trained: CTVAE, data: Dataset) -
     truth = data.train.images[:100].float() / 255
     error = (trained.reconstruct(data.train.images[:100]) - truth).square().mean().item()
     blank = (truth - truth.mean(0)).square().mean().item()
-    assert error < 0.1 * blank
+    assert error < 0.2 * blank
 
 
 def test_the_use_of_the_codes_is_reported(trained: CTVAE, data: Dataset) -> None:
@@ -164,22 +169,22 @@ class _Loss(torch.nn.Module):
         return self.model.transition_loss(batch, torch.Generator().manual_seed(0))["loss"]
 
 
-def test_the_codebooks_stay_as_they_are_while_transitions_are_learned(data: Dataset) -> None:
-    model = tiny(data)
-    model.fit(data, seed=0)
-    alone = tiny(data, transition_epochs=0)
-    alone.fit(data, seed=0)
+def test_the_codebooks_stay_as_they_are_while_transitions_are_learned(few: Dataset) -> None:
+    model = tiny(few)
+    model.fit(few, seed=0)
+    alone = tiny(few, transition_epochs=0)
+    alone.fit(few, seed=0)
     for name, value in model.state_dict().items():
         assert name.startswith("transition.") != torch.equal(value, alone.state_dict()[name]), name
 
 
-def test_pictures_are_encoded_once(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_are_encoded_once(few: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     encode = CTVAE.split_codes
     monkeypatch.setattr(CTVAE, "split_codes", lambda self, split: seen.append(len(split)) or encode(self, split))
-    model = tiny(data, transition_epochs=3)
-    model.fit(data, seed=0)
-    assert seen == [len(data.train), len(data.train), len(data.validation)]  # the marginals, then the pairs
+    model = tiny(few, transition_epochs=3)
+    model.fit(few, seed=0)
+    assert seen == [len(few.train), len(few.train), len(few.validation)]  # the marginals, then the pairs
 
 
 # ---- defects of the authors' code that concern the whole model -----------------------------------------------------
@@ -197,11 +202,11 @@ def test_answers_are_always_the_same_unless_graphs_are_drawn(trained: CTVAE, dat
     trained.act(before, "x+1", samples=2, seed=1)
 
 
-def test_the_test_split_decides_nothing(data: Dataset) -> None:
+def test_the_test_split_decides_nothing(few: Dataset) -> None:
     """Defect 9: the model was selected on the test split."""
-    other = replace(data, test=Split(images=255 - data.test.images, labels=data.test.labels))
+    other = replace(few, test=Split(images=255 - few.test.images, labels=few.test.labels))
     states = []
-    for some in (data, other):
+    for some in (few, other):
         model = tiny(some, transition_epochs=2)
         model.fit(some, seed=0)
         states.append(model.state_dict())
@@ -289,12 +294,12 @@ def test_one_codebook_is_the_vq_vae(data: Dataset) -> None:
         create("vq-vae", data, codebooks=2)
 
 
-def test_several_codebooks_have_their_own_places(data: Dataset) -> None:
-    model = tiny(data, codebooks=4)
+def test_several_codebooks_have_their_own_places(few: Dataset) -> None:
+    model = tiny(few, codebooks=4)
     assert model.places == 4 * 16 == len(model.latent_names)
-    model.fit(data, seed=0)
-    assert model.attribute(data.test.images[:3], data.test.images[:3]).shape == (3, 8)
-    assert model.encode(data.test.images[:3]).shape == (3, 64, 2)
+    model.fit(few, seed=0)
+    assert model.attribute(few.test.images[:3], few.test.images[:3]).shape == (3, 4)
+    assert model.encode(few.test.images[:3]).shape == (3, 64, 2)
 
 
 def test_vectors_are_taken_for_the_code_next_to_them(trained: CTVAE, data: Dataset) -> None:

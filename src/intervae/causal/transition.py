@@ -22,7 +22,10 @@ NONE = -1  # the number of no action, the paper's empty set
 SHARPEST = 16.0  # largest attention score, so that no exponential overflows
 STAY = 3.0  # at the start, how much more likely a place is to keep its code, in nats
 OPEN = 3.0  # log-odds of an edge at the start: a graph that shows little teaches little
-MOST_WEIGHTS = 2**24  # attention weights that are held at once; beyond them pictures are taken in turns and recomputed for the gradient
+MOST_WEIGHTS = {
+    "cpu": 2**24,
+    "cuda": 2**27,
+}  # attention weights held at once; beyond them pictures are taken in turns and recomputed for the gradient
 
 
 class Draw(NamedTuple):
@@ -213,7 +216,7 @@ class CausalTransition(nn.Module):
     def score(self, codes: Tensor, after: Tensor, action: Tensor | None, draw: Draw | None = None) -> Score:
         """Joint log-likelihood of the codes after (B, n), given those before (B, n), under each action asked about, and what its graph costs."""
         asked = self.actions if action is None else 1
-        rows = max(1, MOST_WEIGHTS // (asked * self.heads * self.places**2))
+        rows = max(1, MOST_WEIGHTS.get(codes.device.type, 2**24) // (asked * self.heads * self.places**2))
         parts = [t.split(rows) for t in (codes, after)]
         actions = [None] * len(parts[0]) if action is None else list(action.split(rows))
         draws = [None] * len(parts[0]) if draw is None else [Draw(*some) for some in zip(*(t.split(rows) for t in draw), strict=True)]

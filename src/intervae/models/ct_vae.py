@@ -32,7 +32,7 @@ class CTVAESettings(MCQVAESettings):
     """Settings of the codebooks (see `MCQVAESettings`) and of the transitions."""
 
     codebooks: int = 1  # parts that a feature vector is cut in, with a codebook each [K]
-    codes: int = 256  # in each codebook [S]
+    codes: int = 512  # in each codebook [S]
     width: int = 128  # features of a node of the transition layer
     heads: int = 4  # of its attention
     rounds: int = 2  # in which a variable reads its parents
@@ -40,7 +40,7 @@ class CTVAESettings(MCQVAESettings):
     noise: int = 0  # dims of the noise at every node; 0 where an action has one outcome only [z]
     temperature: float = 1.0  # of the relaxation that gives edges their gradients
     mix: tuple[float, ...] = (1.0, 3.0, 4.0)  # shares of a batch for the standard, the action and the causal mode
-    attribution: float = 4.0  # weight of the causal mode, Eq. 10
+    attribution: float = 1.0  # weight of the causal mode, Eq. 10
     standard: float = 1.0  # weight of the standard mode, Eq. 6
     identity: float = 0.01  # weight of the two losses that make no action the identity, Eq. 7 and 8
     edge_prior: float = 0.5  # probability of an edge before anything is learned
@@ -50,7 +50,7 @@ class CTVAESettings(MCQVAESettings):
     graph_samples: int = 0  # graphs that an answer averages over; 0 takes the most probable one
     transition_epochs: int = 40  # passes over the pairs of pictures
     transition_batch: int = 128  # pairs in a step
-    transition_rate: float = 1e-3  # learning rate of the transition layer
+    transition_rate: float = 2e-3  # learning rate of the transition layer
     weight_decay: float = 0.01  # of the transition layer
 
     def __post_init__(self) -> None:
