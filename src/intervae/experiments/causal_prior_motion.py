@@ -61,7 +61,9 @@ def positions(model: TemporalCausalPriorVAE, data: Dataset) -> Numbers:
     coupled = (edges.sum(0) + edges.sum(1)).reshape(model.settings.window, -1).sum(0) > 0
     found: Numbers = {}
     for name, columns in (("position_r2", np.ones_like(coupled)), ("position_r2_coupled", coupled)):
-        first, then = (np.pad(part[..., columns].reshape(-1, columns.sum()), ((0, 0), (0, 1)), constant_values=1.0) for part in (z, new))
+        first, then = (
+            np.concatenate([part[..., columns], np.ones((*part.shape[:2], 1))], axis=2).reshape(-1, columns.sum() + 1) for part in (z, new)
+        )
         wanted = target.reshape(-1, 2)
         left = wanted - then @ np.linalg.lstsq(first, place.reshape(-1, 2), rcond=None)[0]
         spread = wanted - wanted.mean(0)
