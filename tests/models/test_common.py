@@ -23,6 +23,7 @@ from intervae.errors import QueryError
 from intervae.models import MODELS, Model
 from intervae.models.base import answers
 from intervae.models.causal import CausalModel
+from intervae.models.mcq_vae import MCQVAE
 from intervae.models.phases import Phase
 from intervae.models.storage import load_model
 
@@ -444,7 +445,8 @@ def test_cpu_and_gpu_agree(name: str, make_model: Any, pendulum: Dataset, withou
     for device in ("cpu", "cuda"):
         models[device] = make_model(name, pendulum)
         histories.append(models[device].fit(pendulum, seed=0, device=device, cuda_graph=False).history)
-    several = any(len(phase.players) > 1 for phase in models["cpu"].phases())  # a game makes much of small differences
+    game = any(len(phase.players) > 1 for phase in models["cpu"].phases())
+    several = game or isinstance(models["cpu"], MCQVAE)  # a game makes much of small differences, and so do codes that start anew
     for on_cpu, on_gpu in zip(*map(epochs_of, histories), strict=True):
         for part in ("train", "validation"):
             assert on_gpu[part] == pytest.approx(on_cpu[part], rel=0.2 if several else 0.01, abs=0.2 if several else 0.01)
