@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -83,9 +85,12 @@ def test_a_small_job_gives_every_number_of_the_table(tmp_path):
     assert set(CTVAE_TABLE1.columns) <= set(numbers)
     assert 0 <= numbers["action_accuracy"] <= numbers["factor_accuracy"] <= 1
     assert all(f"action_psnr|{times} times" in numbers for times in range(1, TIMES + 1))
+    alike = replace(job, options={**SMALL, "transitions": {"unique": False}}, truth=False)
+    assert {"action_accuracy", "majority_accuracy"} <= set(alike.run(0, "cpu", tmp_path / "alike"))
 
 
 def test_the_table_has_the_papers_four_data_sets_and_a_quick_form():
-    assert [job.data for job in CTVAE_TABLE1.jobs] == ["cars3d", "shapes3d-like", "sprites-frames", "dsprites"]
-    assert all(set(job.paper) == {"action_accuracy", "factor_accuracy"} for job in CTVAE_TABLE1.jobs)
+    assert [job.data for job in CTVAE_TABLE1.jobs] == ["cars3d", "shapes3d-like", "sprites-frames", "dsprites", "celeba"]
+    assert all(set(job.paper) == {"action_accuracy", "factor_accuracy"} for job in CTVAE_TABLE1.jobs[:4])
+    assert len(CTVAE_TABLE1.jobs[4].options["attributes"].split(",")) == 10
     assert CTVAE_TABLE1.quick_form.seeds == 1
