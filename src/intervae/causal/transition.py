@@ -210,7 +210,7 @@ class CausalTransition(nn.Module):
         state = self.last_norm(state)
         by_book = state.unflatten(2, (self.codebooks, -1))  # (B, G, K, n / K, w)
         logits = (by_book @ self.head + self.head_bias).flatten(2, 3)
-        same = functional.one_hot(codes, self.codes).to(logits.dtype)[:, None]
+        same = (codes[:, None, :, None] == torch.arange(self.codes, device=codes.device)).to(logits.dtype)  # one_hot might wait for the host
         return logits + itself * self.stay(state) * same
 
     def score(self, codes: Tensor, after: Tensor, action: Tensor | None, draw: Draw | None = None) -> Score:

@@ -112,9 +112,8 @@ class Quantiser(nn.Module):
             return
         parts, indices, fresh = self.seen
         places = parts.shape[1]
-        ones = torch.ones_like(indices, dtype=parts.dtype)
-        uses = torch.zeros_like(self.uses).scatter_add_(1, indices, ones) / places
-        sums = torch.zeros_like(self.sums).scatter_add_(1, indices[..., None].expand_as(parts), parts) / places
+        chosen = (indices[..., None] == torch.arange(self.size, device=indices.device)).to(parts.dtype) / places  # (K, M, S)
+        uses, sums = chosen.sum(1), chosen.transpose(1, 2) @ parts  # not scatter_add_, which on a GPU adds in an order of its own
         self.uses.lerp_(uses, 1 - self.decay)
         self.sums.lerp_(sums, 1 - self.decay)
         share = 1 / self.size
