@@ -24,8 +24,8 @@ def dagma(
     noise: str = "equal",
     l1: float = 0.03,
     threshold: float = 0.3,
-    steps: int = 1500,
-    rate: float = 3e-3,
+    steps: int = 700,
+    rate: float = 5e-3,
     rounds: int = 5,
     device: str = "cpu",
 ) -> Discovery:

@@ -163,8 +163,8 @@ class Networks(Problem):
             return means
         categorical = self.categorical[:, None]
         rising = torch.where(categorical, outputs, -torch.inf)
-        highest = rising.new_full((self.n, outputs.shape[1]), -torch.inf).index_reduce_(0, self.node, rising, "amax")
-        grown = torch.where(categorical, torch.exp(outputs - highest[self.node]), 0.0)
+        highest = rising.new_full((self.n, outputs.shape[1]), -torch.inf).scatter_reduce_(0, self.node[:, None].expand_as(rising), rising, "amax")
+        grown = torch.where(categorical, outputs - highest.detach()[self.node], -torch.inf).exp()
         total = torch.zeros_like(highest).index_add_(0, self.node, grown)
         return torch.where(categorical, grown / total[self.node].clamp_min(1e-300), means)
 

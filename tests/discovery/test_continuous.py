@@ -1,0 +1,205 @@
+"""NOTEARS and DAGMA: small known graphs, units, prior knowledge, mixed kinds, and bad tables."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from intervae.causal.graph import CausalGraph
+from intervae.discovery import METHODS, Knowledge, UnitsWarning, discover, varsortability
+from intervae.errors import DataError, UsageError
+
+LINEAR, NETWORKS = ("notears", "dagma"), ("notears-mlp", "dagma-mlp")
+QUICK = {"notears": {"steps": 300, "rate": 0.01, "rounds": 8}, "dagma": {"steps": 300, "rate": 0.01, "rounds": 4}}
+QUICK |= {"notears-mlp": {"steps": 100, "rounds": 3, "rate": 0.03}, "dagma-mlp": {"steps": 100, "rounds": 3, "rate": 0.03}}
+OWN = (*LINEAR, *NETWORKS, "ges", "ges-generalised")
+
+
+def equal_noises(rows: int = 500, seed: int = 0) -> pd.DataFrame:
+    """a -> b -> d <- c, a -> c, with noises of equal variance: least squares in these units finds it."""
+    rng = np.random.default_rng(seed)
+    a, b, c, d = rng.normal(size=(4, rows))
+    b += 1.5 * a
+    c -= 1.2 * a
+    d += 1.3 * b - 0.9 * c
+    return pd.DataFrame({"d": d, "b": b, "a": a, "c": c})
+
+
+TRUE = CausalGraph.from_edges(("d", "b", "a", "c"), [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
+
+
+@pytest.mark.parametrize("method", LINEAR)
+def test_a_linear_graph_with_equal_noises_is_found_in_its_units_with_its_weights(method: str) -> None:
+    with pytest.warns(UnitsWarning, match="units"):
+        found = discover(equal_noises(), method, standardise=False, **QUICK[method])
+    assert found.graph.shd(TRUE) == 0
+    weights = {(cause, effect): weight for cause, effect, weight in found.graph.edges}
+    assert weights["a", "b"] == pytest.approx(1.5, abs=0.3)
+    assert weights["a", "c"] == pytest.approx(-1.2, abs=0.3)
+    assert found.order[0] == "a"
+    assert found.cost[0] == pytest.approx(1.0)
+    assert len(found.notes) == 1
+
+
+@pytest.mark.parametrize("method", NETWORKS)
+def test_a_curved_graph_is_found_by_networks_and_not_by_lines(method: str) -> None:
+    rng = np.random.default_rng(1)
+    a, b, c = rng.normal(size=(3, 600))
+    b += 2 * a**2
+    c += 3 * np.cos(2 * b)
+    table = pd.DataFrame({"c": c, "b": b, "a": a})
+    with pytest.warns(UnitsWarning):
+        found = discover(table, method, standardise=False, steps=300, rounds=3, rate=0.02)
+    assert ("a", "b") in {edge[:2] for edge in found.graph.edges}
+    with pytest.warns(UnitsWarning):
+        line = discover(table, "notears", standardise=False, **QUICK["notears"])
+    assert ("a", "b") not in {edge[:2] for edge in line.graph.edges}
+
+
+@pytest.mark.parametrize("method", [*LINEAR, *NETWORKS])
+def test_standardised_by_default_the_units_change_nothing_and_no_warning_is_raised(method: str) -> None:
+    table = equal_noises(200)
+    found = discover(table, method, **QUICK[method])
+    scaled = discover(table * [100.0, 0.01, 3.0, -5.0], method, **QUICK[method])
+    assert found.notes == ()
+    assert (found.graph.adjacency == scaled.graph.adjacency).all()
+
+
+def test_in_raw_units_a_change_of_unit_turns_edges() -> None:
+    """Why the table is standardised by default: the same data in other units give another graph."""
+    table = equal_noises()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnitsWarning)
+        raw = discover(table, "dagma", standardise=False, **QUICK["dagma"])
+        other = discover(table * [0.01, 1.0, 1.0, 1.0], "dagma", standardise=False, threshold=1e-3, **QUICK["dagma"])
+    assert ("b", "d") in {edge[:2] for edge in raw.graph.edges}
+    assert ("b", "d") not in {edge[:2] for edge in other.graph.threshold(0.3).edges}
+
+
+def test_varsortability_is_the_share_of_paths_along_which_the_variance_grows() -> None:
+    chain = CausalGraph.from_edges("abc", [("a", "b"), ("b", "c")])
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(1000, 3))
+    assert varsortability(noise * [1, 2, 3], chain) == 1.0
+    assert varsortability(noise * [3, 2, 1], chain) == 0.0
+    assert varsortability(noise * [1, 3, 2], chain) == pytest.approx(2 / 3)  # a-b and a..c grow, b-c falls
+    standard = (noise - noise.mean(0)) / noise.std(0)
+    assert varsortability(standard, chain) == pytest.approx(0.5)
+    assert np.isnan(varsortability(noise, CausalGraph.empty("abc")))
+
+
+@pytest.mark.parametrize("method", OWN)
+def test_required_and_forbidden_edges_and_tiers_are_honoured(method: str) -> None:
+    known = Knowledge(required=(("d", "a"),), forbidden=(("b", "a"), ("a", "b")), tiers=(("c", "d"), ("b",)))
+    found = discover(equal_noises(150), method, knowledge=known, **QUICK.get(method, {}))
+    edges = {edge[:2] for edge in found.graph.edges}
+    assert ("d", "a") in edges
+    assert not edges & {("b", "a"), ("a", "b"), ("b", "c"), ("b", "d")}
+    assert found.graph.is_acyclic
+    assert all((effect, cause) not in {("d", "a")} for cause, effect in found.ambiguous)
+
+
+def test_knowledge_is_also_a_mapping_and_is_checked() -> None:
+    table = equal_noises(100)
+    same = {"required": [["d", "a"]]}
+    assert ("d", "a") in {edge[:2] for edge in discover(table, "dagma", knowledge=same, steps=50).graph.edges}
+    for wrong, words in (
+        ({"require": []}, "did you mean 'required'"),
+        ({"required": [["a", "e"]]}, "unknown variable in the knowledge 'e'"),
+        ({"required": [["a", "b"], ["b", "a"]]}, "cycle"),
+        ({"required": [["a", "b"]], "forbidden": [["a", "b"]]}, "required and also forbidden"),
+        ({"required": [["a", "b"]], "tiers": [["b"], ["a"]]}, "required and also forbidden"),
+        ({"tiers": [["a"], ["a", "b"]]}, "two tiers"),
+        ({"tiers": ["a", "b"]}, "single name"),
+        ({"forbidden": [["a", "a"]]}, "two different names"),
+    ):
+        with pytest.raises((DataError, UsageError), match=words):
+            discover(table, "dagma", knowledge=wrong)
+
+
+@pytest.mark.parametrize("method", ["notears-mlp", "dagma-mlp", "ges-generalised"])
+def test_mixed_kinds_give_an_edge_where_there_is_one_and_none_where_not(method: str) -> None:
+    rng = np.random.default_rng(2)
+    group = rng.integers(0, 3, 400)
+    dose = np.array([-1.5, 0.0, 1.5])[group] + 0.7 * rng.normal(size=400)
+    age = rng.normal(size=400)
+    ill = rng.uniform(size=400) < 1 / (1 + np.exp(-4 * age))
+    table = pd.DataFrame({"ill": ill, "dose": dose, "group": np.array(["low", "mid", "high"])[group], "age": age})
+    found = discover(table, method, **({} if method.startswith("ges") else {"steps": 300, "rounds": 4, "rate": 0.02}))
+    assert {frozenset(edge[:2]) for edge in found.graph.edges} == {frozenset(("dose", "group")), frozenset(("age", "ill"))}
+    assert all(np.isfinite(found.cost))
+
+
+def test_words_and_booleans_of_a_data_frame_become_codes() -> None:
+    from intervae.discovery.base import read_table
+
+    frame = pd.DataFrame({"city": list("bca") * 20, "on": [True, False, True] * 20, "size": range(60), "two": ["x", "y", "y"] * 20})
+    columns, names, kinds = read_table(frame, None, None)
+    assert names == ("city", "on", "size", "two")
+    assert kinds == ("categorical", "binary", "continuous", "binary")
+    np.testing.assert_array_equal(columns[:3, 0], [1, 2, 0])
+    frame.loc[3, "city"] = None
+    with pytest.raises(DataError, match="'city' is nan in row 3"):
+        read_table(frame, None, None)
+
+
+@pytest.mark.parametrize("method", OWN)
+def test_bad_tables_get_one_sentence(method: str) -> None:
+    good = equal_noises(100)
+    for table, words in (
+        (good.assign(e=1.0), "column 'e' is constant"),
+        (good.assign(e=np.where(np.arange(100) == 7, np.nan, np.arange(100))), "column 'e' is nan in row 7"),
+        (good.assign(e=2 * good.a - good.b + 1), "column 'e' is a linear combination of 'b', 'a'"),
+        (good.assign(e=good.a), "linear combination of 'a'"),
+        (good.iloc[:20], "20 rows are too few"),
+    ):
+        with pytest.raises(DataError, match=words):
+            discover(table, method)
+
+
+@pytest.mark.parametrize("method", [*NETWORKS, "ges-generalised"])
+def test_a_thousand_categories_are_refused(method: str) -> None:
+    table = pd.DataFrame({"id": [f"p{k}" for k in range(1000)], "x": np.random.default_rng(0).normal(size=1000)})
+    with pytest.raises(DataError, match="column 'id' has 1000 categories in 1000 rows; merge the rare ones"):
+        discover(table, method)
+
+
+@pytest.mark.parametrize("method", ["notears", "dagma", "ges"])
+def test_linear_methods_refuse_categories_and_name_a_method_that_takes_them(method: str) -> None:
+    with pytest.raises(DataError, match=r"'(notears-mlp|dagma-mlp|ges-generalised)'"):
+        discover(equal_noises(100).assign(e=list("abcd") * 25), method)
+
+
+def test_wrong_settings_are_refused_in_one_sentence() -> None:
+    table = equal_noises(100)
+    for settings, words in (
+        ({"noise": "unequal"}, "equal, free"),
+        ({"steps": 0}, "steps=0"),
+        ({"l1": -1.0}, "l1=-1.0"),
+        ({"device": "tpu"}, "device='tpu'"),
+        ({"lambda1": 0.1}, "unknown setting"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            discover(table, "dagma", **settings)
+
+
+@pytest.mark.parametrize("method", NETWORKS)
+def test_the_same_seed_gives_the_same_graph_to_the_bit(method: str) -> None:
+    table = equal_noises(100)
+    first, second = (discover(table, method, seed=3, **QUICK[method]) for _ in range(2))
+    assert first.graph == second.graph
+
+
+def test_every_method_explains_its_assumptions_and_settings() -> None:
+    for name, learner in METHODS.items():
+        assert learner.__doc__, name
+        assert "columns" in learner.__doc__, name
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", [*LINEAR, *NETWORKS])
+def test_cpu_and_gpu_agree(method: str) -> None:
+    table = equal_noises(200)
+    here, there = (discover(table, method, device=device, **QUICK[method]) for device in ("cpu", "cuda"))
+    np.testing.assert_allclose(here.graph.weights, there.graph.weights, atol=1e-3)

@@ -1,0 +1,110 @@
+"""The objectives of the continuous graph learners: their written-out gradients against autograd, their measures of cycles against closed forms."""
+
+import numpy as np
+import pytest
+import torch
+
+from intervae.causal.acyclicity import log_det, polynomial, trace_exponential, value_and_slope
+from intervae.discovery.continuous import adam, fit_in_order
+from intervae.discovery.design import design
+from intervae.discovery.knowledge import Knowledge
+from intervae.discovery.problems import Linear, Networks
+from intervae.errors import UsageError
+
+CPU = torch.device("cpu")
+NAMES = ("a", "b", "c", "d")
+
+
+def table(seed: int = 0, rows: int = 80) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    columns = rng.normal(size=(rows, 4)).cumsum(axis=1)
+    columns[:, 1] = columns[:, 1] > 0
+    columns[:, 2] = rng.integers(0, 3, rows)
+    return columns
+
+
+@pytest.mark.parametrize(("measure", "function"), [("exponential", trace_exponential), ("polynomial", polynomial), ("log_det", log_det)])
+def test_measures_of_cycles_and_their_slopes_are_those_of_the_closed_form_on_two_variables(measure: str, function) -> None:
+    weights = torch.tensor([[0.0, 0.7], [0.4, 0.0]], dtype=torch.float64)
+    cycle = (0.7 * 0.4) ** 2  # M has eigenvalues +- sqrt(cycle)
+    expected = {"exponential": 2 * np.cosh(cycle**0.5) - 2, "polynomial": cycle / 2, "log_det": -np.log(1 - cycle)}[measure]
+    slope_of_cycle = {"exponential": np.sinh(cycle**0.5) / cycle**0.5, "polynomial": 0.5, "log_det": 1 / (1 - cycle)}[measure]
+    value, slope = value_and_slope(weights.square(), measure)
+    assert float(value) == pytest.approx(expected, rel=1e-12)
+    assert float(slope[0, 1]) == pytest.approx(slope_of_cycle * 0.4**2, rel=1e-12)  # d cycle / d M01 = M10
+    tape = weights.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(function(tape), tape)
+    torch.testing.assert_close(2 * weights * slope, gradient)
+
+
+def test_an_unknown_measure_is_refused() -> None:
+    with pytest.raises(UsageError, match="log_det"):
+        value_and_slope(torch.zeros(2, 2), "logdet")
+
+
+@pytest.mark.parametrize("noise", ["equal", "free"])
+def test_gradients_of_networks_of_mixed_kinds_are_those_of_autograd(noise: str) -> None:
+    kinds = ("continuous", "binary", "categorical", "continuous")
+    ready = design(table(), NAMES, kinds, standardise=True)
+    problem = Networks(ready, Knowledge().over(NAMES), noise=noise, l1=0.0, l2=0.03, hidden=5, seed=1, device=CPU)
+    written = problem.gradients()
+    problem.parameters = [p.clone().requires_grad_() for p in problem.parameters]
+    first, _, last, _ = problem.parameters
+    value = problem.losses().sum() + 0.015 * (first.square().sum() + last.square().sum())
+    expected = list(torch.autograd.grad(value, problem.parameters))
+    expected[0] = expected[0] * problem.free
+    for ours, theirs in zip(written, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-9)
+
+
+def test_losses_of_mixed_kinds_are_the_likelihoods_by_hand() -> None:
+    kinds = ("continuous", "binary", "categorical", "continuous")
+    ready = design(table(), NAMES, kinds, standardise=True)
+    problem = Networks(ready, Knowledge().over(NAMES), noise="equal", l1=0.0, l2=0.0, hidden=5, seed=1, device=CPU)
+    out = problem.forward()[1].numpy()  # (O, N)
+    squared = 0.5 * ((out[0] - ready.targets[:, 0]) ** 2).mean()
+    binary = -np.where(ready.targets[:, 1] == 1, -np.log1p(np.exp(-out[1])), -np.log1p(np.exp(out[1]))).mean()
+    chances = np.exp(out[2:5]) / np.exp(out[2:5]).sum(0)
+    cross = -np.log(chances[ready.targets[:, 2:5].argmax(1), np.arange(80)]).mean()
+    np.testing.assert_allclose(problem.losses().numpy()[:3], [squared, binary, cross], rtol=1e-10)
+
+
+@pytest.mark.parametrize("noise", ["equal", "free"])
+def test_the_linear_gradient_by_the_covariance_is_that_of_the_residuals(noise: str) -> None:
+    columns = np.random.default_rng(3).normal(size=(60, 4)).cumsum(axis=1)
+    ready = design(columns, NAMES, ("continuous",) * 4, standardise=False)
+    problem = Linear(ready, Knowledge().over(NAMES), noise=noise, l1=0.0, device=CPU)
+    weights = torch.from_numpy(np.random.default_rng(4).normal(size=(4, 4)) * (1 - np.eye(4)))
+    problem.parameters[0].copy_(weights[:, :, None])
+    tape = weights.clone().requires_grad_()
+    x = torch.from_numpy(ready.inputs)
+    errors = (x - x @ tape).square().mean(0)
+    (expected,) = torch.autograd.grad(0.5 * (errors.log() if noise == "free" else errors).sum(), tape)
+    torch.testing.assert_close(problem.gradients()[0][:, :, 0], expected * (1 - torch.eye(4, dtype=torch.float64)))
+    np.testing.assert_allclose(problem.unexplained(), errors.detach().numpy() / columns.var(axis=0), rtol=1e-9)
+
+
+def test_the_last_linear_fit_is_the_lasso_of_scikit_learn() -> None:
+    from sklearn.linear_model import Lasso
+
+    columns = np.random.default_rng(5).normal(size=(200, 4)).cumsum(axis=1) * [1.0, 3.0, 0.5, 2.0]
+    ready = design(columns, NAMES, ("continuous",) * 4, standardise=False)
+    allowed = Knowledge(tiers=tuple((name,) for name in NAMES)).over(NAMES)  # a -> b -> c -> d: the order is given
+    problem = Linear(ready, allowed, noise="equal", l1=0.1, device=CPU)
+    fit_in_order(problem, allowed, steps=10, rate=0.01)
+    for effect in range(1, 4):
+        peer = Lasso(alpha=0.1, fit_intercept=False, tol=1e-10, max_iter=100_000).fit(ready.inputs[:, :effect], ready.inputs[:, effect])
+        np.testing.assert_allclose(problem.strengths()[:effect, effect], peer.coef_, atol=2e-4)
+    assert not np.tril(problem.strengths()).any()
+
+
+def test_adam_finds_the_least_squares_solution_without_penalty() -> None:
+    columns = np.random.default_rng(6).normal(size=(100, 3)).cumsum(axis=1)
+    names = ("a", "b", "c")
+    ready = design(columns, names, ("continuous",) * 3, standardise=True)
+    problem = Linear(ready, Knowledge().over(names), noise="equal", l1=0.0, device=CPU)
+    adam(problem, None, steps=4000, rate=0.01)
+    for effect in range(3):
+        others = [j for j in range(3) if j != effect]
+        expected = np.linalg.lstsq(ready.inputs[:, others], ready.inputs[:, effect], rcond=None)[0]
+        np.testing.assert_allclose(problem.strengths()[others, effect], expected, atol=1e-3)
