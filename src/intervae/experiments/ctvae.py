@@ -241,7 +241,7 @@ CTVAE_TABLE1 = Experiment(
     "test pictures; `majority_accuracy` is what the most frequent action of the training pairs scores. Pictures are split 70, 15 and 15 percent, "
     "test pairs are drawn as the authors drew theirs (1000 draws a step), training pairs likewise with 4000. `shapes3d-like` is our own renderer "
     "with the factors of 3D Shapes; `sprites-frames` has seven of the nine factors of the paper's Sprites, and 14 actions where that has 18; "
-    "`celeba` pairs faces that agree in nine of ten attributes and differ in everything that has no name, so the true picture after an action is not known. "
+    "`celeba` pairs faces that agree in nine of ten attributes and differ in everything that has no name, so no true picture is known. "
     "`action_psnr` compares act(), repeated, with the grid's true picture; `unchanged_psnr` does so with the picture that was started from, and "
     "`reconstruction_psnr` with what the codes can show of the true one. `others_worse` is by how many points a predictor of the factors errs more, "
     "on those that were not acted on, after act() than on plain reconstructions.",
