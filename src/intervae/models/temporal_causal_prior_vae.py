@@ -197,16 +197,17 @@ class TemporalCausalPriorVAE(CausalModel):
         k = self.settings.latents
         means, second = self._moments(data, seed)
         centre = means.unflatten(1, (-1, k))[:, :-1].mean((0, 1))
-        whole = means.mean(0) - centre.repeat(self.settings.window)
-        shifted = second - torch.outer(means.mean(0), means.mean(0)) + torch.outer(whole, whole)  # of the latents less the centre
+        middle = means.mean(0)
+        away = middle - centre.repeat(self.settings.window)
+        shifted = second - torch.outer(middle, middle) + torch.outer(away, away)  # of the latents less the centre
         turn, _ = predictable_directions(shifted, k)
-        turn, centre = turn.to(self.offset), centre.to(self.offset)
         first = next(layer for layer in self.decoder.modules() if isinstance(layer, nn.Linear))
-        first.bias.add_(first.weight[:, :k] @ centre)
-        first.weight[:, :k] = torch.linalg.solve(turn.T, first.weight[:, :k].T).T  # W T^-1
-        self.alignment.copy_(turn @ self.alignment)
-        self.alignment_log_det.copy_(torch.linalg.slogdet(self.alignment)[1])
-        self.offset.copy_(turn @ (self.offset - centre))
+        first.bias.add_(first.weight[:, :k] @ centre.to(self.offset))
+        first.weight[:, :k] = first.weight[:, :k] @ torch.linalg.inv(turn).to(self.offset)  # W T^-1
+        whole = turn @ self.alignment.cpu().double()
+        self.alignment.copy_(whole)
+        self.alignment_log_det.copy_(torch.linalg.slogdet(whole)[1])
+        self.offset.copy_(turn @ (self.offset.cpu().double() - centre))
 
     def _moments(self, data: Dataset, seed: int) -> tuple[Tensor, Tensor]:
         """Posterior means (N, d) of training clips, and the mean of z z^T (d, d) over clips and draws; on the CPU in double precision."""
