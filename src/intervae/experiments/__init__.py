@@ -13,6 +13,7 @@ from intervae.experiments.causal_prior_sprites import CAUSAL_PRIOR_SPRITES
 from intervae.experiments.causalvae import DEMO, FLOW, GRAPH, PENDULUM
 from intervae.experiments.ctvae import CTVAE_TABLE1
 from intervae.experiments.ladder import LVAE_MNIST, LVAE_NORB, LVAE_OMNIGLOT
+from intervae.experiments.sachs import SACHS
 from intervae.experiments.table1 import TABLE1
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -29,6 +30,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     CAUSAL_PRIOR_PARABOLA,
     CAUSAL_PRIOR_MOTION,
     CAUSAL_PRIOR_SPRITES,
+    SACHS,
 )
 
 
