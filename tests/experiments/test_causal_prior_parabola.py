@@ -41,8 +41,8 @@ def knowing(data: Dataset, order: tuple[int, int], **settings: Any) -> CausalPri
             z[row, order[0]], z[row, order[1]] = 1.7 * x, 1.7**2 * y
         return z
 
-    model.encode_with_spread = encode_with_spread  # type: ignore[method-assign]
-    model.encode = lambda images, labels=None: encode_with_spread(images)[..., None]  # type: ignore[method-assign]
+    model.encode_with_spread = encode_with_spread
+    model.encode = lambda images, labels=None: encode_with_spread(images)[..., None]
     return model
 
 
@@ -85,7 +85,7 @@ def test_pictures_are_drawn_of_the_runs_that_are_there(data: Dataset, tmp_path: 
     for name, settings in (("a", {}), ("b", {"edges": ()}), ("c", {"isotropic": True})):
         model = CausalPriorVAE(data.spec, **SETTINGS, **settings)
         (tmp_path / name / "figures").mkdir(parents=True)
-        np.savez_compressed(tmp_path / name / "figures" / "arrays.npz", **arrays(model, data, [0, 1, 2, 3, 4]))  # type: ignore[arg-type]
+        np.savez_compressed(tmp_path / name / "figures" / "arrays.npz", **arrays(model, data, [0, 1, 2, 3, 4]))
     draw({name: tmp_path / name for name in ("a", "b", "c", "not there")}, tmp_path / "found")
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["found-latents.png", "found-responses.png", "found-traversals.png"]
     draw({"not there": tmp_path / "not there"}, tmp_path / "none")
