@@ -74,6 +74,14 @@ def test_it_knows_the_actions_of_a_small_world_far_better_than_the_majority(trai
     assert found["factor_accuracy"].value > 0.75
 
 
+def test_codes_at_places_are_not_judged_as_variables(trained: CTVAE, data: Dataset) -> None:
+    measured = {m.metric for m in evaluate(trained, data)}
+    assert {"reconstruction_pixel_mae", "action_accuracy", "factor_majority_accuracy"} <= measured
+    assert not measured & {"mic", "mig", "dci_disentanglement", "sap"}
+    with pytest.raises(UsageError, match="latents are variables"):
+        evaluate(trained, data, ["mic"])
+
+
 def test_acting_makes_the_picture_that_the_action_makes(trained: CTVAE, data: Dataset) -> None:
     assert data.transitions is not None
     pairs, images = data.transitions.test, data.test.images.float() / 255

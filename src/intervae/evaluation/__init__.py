@@ -36,7 +36,7 @@ class Metric:
     on_request: bool = False
 
 
-_LABELS = "labels that vary in the test split, of four images or more"
+_LABELS = "labels that vary in the test split, of four images or more, and a model whose latents are variables"
 _DO = "a model that answers counterfactual() about the labelled variables"
 
 METRICS: dict[str, Metric] = {

@@ -161,7 +161,7 @@ def disentanglement(name: str, **settings: Any) -> Measure:
 
 # ---- when they apply -------------------------------------------------------------------------------------------------
 def with_labels(subject: Subject) -> bool:
-    return bool(subject.data.variables) and len(subject.labels) >= 4 and bool(subject.varying.any())
+    return subject.model.latents_are_variables and bool(subject.data.variables) and len(subject.labels) >= 4 and bool(subject.varying.any())
 
 
 def with_two_labels(subject: Subject) -> bool:

@@ -40,6 +40,7 @@ class Model(nn.Module, ABC):
     title: ClassVar[str]  # one line for lists and model cards
     Settings: ClassVar[type]
     takes_clips: ClassVar[bool] = False  # whether a sample may be several frames
+    latents_are_variables: ClassVar[bool] = True  # False for codes at places, of which metrics of single variables say nothing
     learns: ClassVar[bool] = True  # False where no weight is found by gradient steps: fitted in closed form, or not at all
     given_graph: CausalGraph | None = None  # one that the person knows and the model takes as it is
 

@@ -135,6 +135,7 @@ class MCQVAE(Model):
     name = "mcq-vae"
     title = "MCQ-VAE (Gendron et al. 2023): pictures as grids of codes from several codebooks"
     Settings: ClassVar[type] = MCQVAESettings
+    latents_are_variables = False
     settings: Any
     marginals: Tensor
 
