@@ -24,7 +24,8 @@ from intervae.metrics.base import Measurement
 from intervae.models.base import Model
 from intervae.report import write_figures
 
-DEFAULT = {name for name, metric in METRICS.items() if not metric.on_request}
+MEASURED_HERE = [name for name in METRICS if name != "actions"]  # those need a model of transitions: tests/models/test_ct_vae.py
+DEFAULT = {name for name in MEASURED_HERE if not METRICS[name].on_request}
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,7 @@ def test_without_names_everything_is_measured_that_applies_and_is_not_on_request
     assert set(found) == hoped
 
 
-@pytest.mark.parametrize("name", list(METRICS))
+@pytest.mark.parametrize("name", MEASURED_HERE)
 def test_every_metric_by_its_name_is_finite_and_fits_a_file(name: str, model: Model, pendulum: Dataset) -> None:
     measured = evaluate(model, pendulum, [name, name])
     assert len({m.metric for m in measured}) == len(measured) > 0  # named twice, measured once
@@ -97,7 +98,7 @@ def test_every_metric_by_its_name_is_finite_and_fits_a_file(name: str, model: Mo
 
 
 def test_two_entries_never_measure_the_same_thing(model: Model, pendulum: Dataset) -> None:
-    measured = [m.metric for m in evaluate(model, pendulum, list(METRICS))]
+    measured = [m.metric for m in evaluate(model, pendulum, MEASURED_HERE)]
     assert len(set(measured)) == len(measured)
 
 

@@ -42,7 +42,7 @@ class MCQVAESettings:
     commitment: float = 0.25  # weight of the distance between features and codes, in units of the squared pixel error [beta]
     code_decay: float = 0.99  # of the moving averages that the codes are
     restart: float = 0.1  # a code used less than this share of equal use starts anew; 0 never restarts one
-    likelihood: Likelihood = "gaussian"
+    likelihood: Likelihood = "bernoulli"  # of the pixels; under the others a decoder that has painted all white (Cars3D) does not learn on
     scale: float = 0.1  # of a gaussian or laplace likelihood
     epochs: int = 20
     batch_size: int = 64
