@@ -1,11 +1,10 @@
-"""The command line: `intervae train`, `evaluate`, `graph`, `intervene`, `attribute`, `reproduce`, and lists of what there is.
+"""The command line: `intervae train`, `evaluate`, `graph`, `intervene`, `attribute`, `discover`, `reproduce`, and lists of what there is.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage. Errors are one sentence on standard error; `--debug` shows the traceback as well.
 """
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -22,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 import intervae
-from intervae import listing
+from intervae import commands, listing
 from intervae.errors import IntervaeError, QueryError, RunError, UsageError, unknown
 from intervae.listing import out, print_rows, say
 
@@ -193,22 +192,14 @@ def train(
 
 def _load_data(data: str, size: int | None, variables: str | None, kinds: list[str] | None, group: str | None, options: list[str] | None) -> Dataset:
     from intervae.data import load_data
-    from intervae.settings import parse_settings
+    from intervae.settings import parse_settings, plain_value
 
-    more: dict[str, Any] = {key: _value(text) for key, text in parse_settings(options or [], "--data-option").items()}
+    more: dict[str, Any] = {key: plain_value(text) for key, text in parse_settings(options or [], "--data-option").items()}
     for key in more:
         if key in ("size", "variables", "kinds", "group"):
             raise UsageError(f"--data-option {key}=... has an option of its own: {'--kind' if key == 'kinds' else '--' + key}.")
     chosen = [name.strip() for name in variables.split(",")] if variables else None
     return load_data(data, size=size, variables=chosen, kinds=parse_settings(kinds or [], "--kind") or None, group=group, **more)
-
-
-def _value(text: str) -> Any:
-    """What a person means by the text of an option: a number, true or false, or the text."""
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return kind(text)
-    return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def _given_graph(graph: str, data: Dataset) -> Any:
@@ -222,6 +213,9 @@ def _given_graph(graph: str, data: Dataset) -> Any:
     if data.graph is None:
         raise UsageError(f"--graph true: the true graph of {data.name} is not known; give a graph.json.")
     return data.graph
+
+
+app.command()(commands.discover)
 
 
 # ---- after training -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import types
 import typing
@@ -51,6 +52,14 @@ def parse_settings(texts: Iterable[str], option: str = "--set") -> dict[str, str
             raise UsageError(f"{option} {text!r} is not of the form key=value.")
         values[key.strip()] = value.strip()
     return values
+
+
+def plain_value(text: str) -> Any:
+    """What a person means by the text of an option: a number, true or false, or the text."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def _convert(key: str, value: Any, hint: Any) -> Any:

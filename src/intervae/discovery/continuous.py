@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,17 @@ def on_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError):
         raise UsageError(f"device={name!r} cannot be used on this machine; say cpu, cuda or cuda:N.") from None
     return device
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Thousands of steps on small matrices go fastest on one thread each; several tables can then run side by side."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def refuse_categorical(method: str, names: Sequence[str], kinds: Sequence[str], instead: str) -> None:

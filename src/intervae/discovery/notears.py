@@ -15,6 +15,7 @@ from intervae.discovery.continuous import (
     fit_in_order,
     found_graph,
     on_device,
+    one_thread,
     refuse_categorical,
     unit_notes,
 )
@@ -156,8 +157,9 @@ def _learn(
     refuse_collinear(columns, names, kinds)
     allowed = Knowledge.of(knowledge).over(names)
     problem = make(table=design(columns, names, kinds, standardise=standardise), allowed=allowed, noise=noise, device=on_device(device))
-    path, cycles = solver(problem, **solve)
-    fit_in_order(problem, allowed, steps=solve["steps"], rate=solve["rate"])
+    with one_thread():
+        path, cycles = solver(problem, **solve)
+        fit_in_order(problem, allowed, steps=solve["steps"], rate=solve["rate"])
     assumptions = ASSUMPTIONS.format(mechanism=mechanism, when=EQUAL if noise == "equal" else FREE)
     found = found_graph(
         problem, allowed, names, method=method, threshold=threshold, assumptions=assumptions, history=path, seconds=0.0, details={"h": cycles}

@@ -1,0 +1,134 @@
+"""Commands on tables, without a run: `intervae discover`."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from intervae.errors import DataError, UsageError, unknown
+from intervae.listing import out, say
+
+if TYPE_CHECKING:
+    from intervae.causal.graph import CausalGraph
+
+FORMATS = (".svg", ".png", ".dot", ".json")
+
+
+def discover(
+    table: Annotated[Path, typer.Argument(help="A .csv with one row per sample and names in the first line.", show_default=False)],
+    method: Annotated[str, typer.Option(help="independence, notears, notears-mlp, dagma, dagma-mlp, ges, ges-generalised, ...")] = "independence",
+    path: Annotated[
+        Path | None, typer.Option("--out", help="g.svg, g.png, g.dot or g.json; prints the edges in any case.", show_default=False)
+    ] = None,
+    columns: Annotated[str | None, typer.Option(help="Use only these columns: a,b,c.", show_default=False)] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="column=continuous, binary or categorical, where the guess is wrong.", show_default=False)
+    ] = None,
+    knowledge: Annotated[
+        Path | None, typer.Option(help='A JSON file: {"required": [["a", "b"]], "forbidden": [...], "tiers": [[...], [...]]}.', show_default=False)
+    ] = None,
+    resamples: Annotated[int, typer.Option("--bootstrap", min=0, help="Resamples for the confidence of edges; 50 is a good number.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Decides everything random.")] = 0,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value, a setting of the method.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program.")] = False,
+) -> None:
+    """Find the causal graph of the columns of a table."""
+    from intervae.discovery import UnitsWarning, bootstrap
+    from intervae.discovery import discover as find
+    from intervae.files import read_json
+    from intervae.settings import parse_settings, plain_value
+
+    if path is not None and path.suffix.lower() not in FORMATS:
+        raise unknown("format of --out", path.suffix.lower() or str(path), FORMATS)
+    frame = read_csv(table, columns)
+    kinds = parse_settings(kind or [], "--kind")
+    for name in kinds:
+        if name not in frame.columns:
+            raise unknown("column of --kind", name, list(frame.columns))
+    how: dict[str, Any] = {key: plain_value(text) for key, text in parse_settings(settings or []).items()}
+    if knowledge is not None:
+        how["knowledge"] = read_json(knowledge, "what is known about the graph")
+    if kinds:
+        how["kinds"] = _kinds(frame, kinds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnitsWarning)  # the notes below say it
+        sure = bootstrap(frame, method, resamples=resamples, seed=seed, **how) if resamples else None
+        found = sure.found if sure is not None else find(frame, method, seed=seed, **how)
+    confidence = None if sure is None else sure.confidence
+    if path is not None:
+        _write(path, found.graph, confidence)
+    rows = []
+    for cause, effect, weight in found.graph.edges:
+        row: dict[str, Any] = {"from": cause, "to": effect, "weight": weight, "ambiguous": (cause, effect) in found.ambiguous}
+        if confidence is not None:
+            row["confidence"] = float(confidence[found.graph.index(cause), found.graph.index(effect)])
+        rows.append(row)
+    if as_json:
+        document = {"variables": list(found.graph.names), "edges": rows, "method": method, "seconds": found.seconds}
+        print(json.dumps(document | {"assumptions": found.assumptions, "notes": list(found.notes)}, indent=2))
+        return
+    _print(rows, confidence is not None)
+    for note in found.notes:
+        say(f"note: {note}", "yellow")
+    say(f"right if: {found.assumptions}", "dim")
+    if path is not None:
+        say(f"wrote {path}")
+
+
+def read_csv(path: Path, columns: str | None) -> Any:
+    """A DataFrame of the file, or of some of its columns."""
+    import pandas as pd
+
+    if not path.is_file():
+        raise UsageError(f"{path}: there is no such file; give a .csv table.")
+    try:
+        frame = pd.read_csv(path)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read as a table ({' '.join(str(error).split())}).") from None
+    if columns is None:
+        return frame
+    chosen = [name.strip() for name in columns.split(",")]
+    for name in chosen:
+        if name not in frame.columns:
+            raise unknown("column", name, list(frame.columns))
+    return frame[chosen]
+
+
+def _kinds(frame: Any, given: dict[str, str]) -> list[str]:
+    """The kind of every column: as given, else as the table tells."""
+    from intervae.discovery.base import read_table
+
+    told = read_table(frame, None, None)[2]
+    return [given.get(name, kind) for name, kind in zip(frame.columns, told, strict=True)]
+
+
+def _write(path: Path, graph: CausalGraph, confidence: Any) -> None:
+    from intervae.files import write_json, write_text
+
+    if path.suffix.lower() == ".dot":
+        write_text(path, graph.to_dot())
+    elif path.suffix.lower() == ".json":
+        write_json(path, graph.to_json())
+    else:
+        from intervae import figures
+
+        figures.draw_graph(path, graph, confidence=confidence)
+
+
+def _print(rows: list[dict[str, Any]], sure: bool) -> None:
+    if not rows:
+        say("no edges")
+        return
+    grid = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("edge", "weight", *(["confidence"] if sure else []), ""):
+        grid.add_column(name, justify="left" if name in ("edge", "") else "right")
+    for row in rows:
+        edge = f"{row['from']} {'--' if row['ambiguous'] else '->'} {row['to']}"
+        shown = [f"{row['confidence']:.0%}"] if sure else []
+        grid.add_row(edge, f"{row['weight']:.3f}", *shown, "direction open" if row["ambiguous"] else "")
+    out.print(grid)
