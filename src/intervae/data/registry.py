@@ -206,6 +206,12 @@ def _simulator(class_name: str) -> Callable[[], Loader]:
 register("pendulum", "a pendulum, a light and the shadow it throws: 4 variables, true graph and counterfactuals", "nothing", _simulator("Pendulum"))
 register("flow", "water flowing from a hole in a glass with a ball in it: 4 variables, true graph and counterfactuals", "nothing", _simulator("Flow"))
 register(
+    "cross-modal",
+    "latents that make a picture and table columns that cause them or are caused by them (CMCL): true graph and counterfactuals",
+    "nothing",
+    _simulator("CrossModal"),
+)
+register(
     "motion",
     "short clips of a sprite in motion over backgrounds: a position per frame, true graph and counterfactuals",
     "nothing",
