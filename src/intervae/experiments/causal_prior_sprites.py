@@ -65,7 +65,8 @@ def foresight(model: TemporalCausalPriorVAE, data: Dataset) -> Numbers:
 def readable(model: TemporalCausalPriorVAE, data: Dataset) -> Numbers:
     """How often each label of an unseen character's clip is read rightly, by logistic regression, off the latents of the first window of
     frames, and off the numbers of the still picture; and how often the commonest category is right."""
-    first, then = data.train[:READ_ON], data.test
+    rows = np.sort(np.random.default_rng(0).permutation(len(data.train))[:READ_ON])  # the clips are stored action by action
+    first, then = data.train[rows], data.test
     codes, d = [codes_of(model, split) for split in (first, then)], len(model.fixed)
     numbers: Numbers = {}
     for column, name in enumerate(data.names):
