@@ -65,7 +65,7 @@ class IVAE(VAE):
 
     def build(self) -> None:
         super().build()
-        settings, size, inputs = self.settings, self.settings.latents * self.settings.dims, sum(map(_inputs_of, self.spec.variables))
+        settings, size, inputs = self.settings, self.settings.latents * self.settings.dims, sum(map(inputs_of, self.spec.variables))
         activation: Activation = _XTanh if settings.activation == "xtanh" else partial(nn.LeakyReLU, 0.1)
         if settings.widths:
             plain: nn.Module = MLPEncoder(self.spec.image_shape, 2 * size, settings.widths, activation)
@@ -79,7 +79,7 @@ class IVAE(VAE):
     # ---- the model --------------------------------------------------------------------------------------------------
     def inputs(self, labels: Tensor) -> Tensor:
         """Labels (B, n) in their own units to u (B, inputs), as the networks see them."""
-        columns = [_as_inputs(variable, labels[:, i]) for i, variable in enumerate(self.spec.variables)]
+        columns = [as_inputs(variable, labels[:, i]) for i, variable in enumerate(self.spec.variables)]
         return torch.cat(columns, dim=1)
 
     def prior(self, u: Tensor) -> Tensor:
@@ -171,13 +171,13 @@ class _XTanh(nn.Module):
         return torch.tanh(values) + 0.1 * values
 
 
-def _inputs_of(variable: Variable) -> int:
+def inputs_of(variable: Variable) -> int:
     """How many numbers a variable is to a network."""
     return max(len(variable.categories), round(variable.high) + 1) if variable.kind == "categorical" else 1
 
 
-def _as_inputs(variable: Variable, values: Tensor) -> Tensor:
+def as_inputs(variable: Variable, values: Tensor) -> Tensor:
     """(B,) in own units to (B, inputs); a category that training did not have is all zeros."""
     if variable.kind != "categorical":
         return variable.normalise(values)[:, None]
-    return (values[:, None] == torch.arange(_inputs_of(variable), device=values.device)).to(values.dtype)
+    return (values[:, None] == torch.arange(inputs_of(variable), device=values.device)).to(values.dtype)

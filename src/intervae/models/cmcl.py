@@ -1,0 +1,389 @@
+"""CMCL (Mao et al. 2022): which latents of an image cause the columns of a table, and which are caused by them.
+
+Read beside the paper: Eqs. 5-6 module 1, Eqs. 7 and 17-19 module 2, Eqs. 8-10 the DAG (nets/node_networks.py), Eqs. 11-13 the counterfactual
+contrast, Eq. 14 the total, App. B do(). Where the printed equations are wrong, what they must be is here; see docs/cmcl.md.
+Shapes: B images, m latents z, d columns u of the table with P inputs in all, z0 of size m0, p = m + d nodes in the order [z, u].
+Reduction: sum over pixels and latents, mean over the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from intervae.causal.gaussian import kl_diagonal, kl_standard_normal, log_normal, reparametrise
+from intervae.data.base import Batch, Dataset, Spec
+from intervae.discovery.design import refuse_collinear
+from intervae.errors import DataError, QueryError
+from intervae.models.base import in_batches, repeat_rows
+from intervae.models.cmcl_queries import LABEL_BANK, CrossModalQueries
+from intervae.models.cmcl_settings import CMCLSettings
+from intervae.models.ivae import as_inputs, inputs_of
+from intervae.models.phases import Phase, Player, Terms
+from intervae.nets.images import build_decoder, build_encoder, dense_layers
+from intervae.nets.latents import draw_samples
+from intervae.nets.likelihood import negative_log_likelihood
+from intervae.nets.node_networks import NodeNetworks
+from intervae.nets.norm import BatchNorm, update_statistics
+from intervae.nets.pairs import PairDecoder, PairEncoder
+from intervae.nets.per_node import PerNode
+
+MOST_CATEGORIES = 50  # of a column: what is seen once or twice cannot be learned
+TRIES = 8  # other rows looked at for a value that differs
+FASTER_FALL = 0.25  # of the cycles in an epoch, short of which their penalty grows tenfold
+
+
+class Look(NamedTuple):
+    """What one pass of the encoders makes of a batch."""
+
+    u: Tensor  # (B, P)
+    z0: Tensor  # (B, m0), drawn
+    embedding: tuple[Tensor, Tensor]  # q(z0 | x): mean and log-variance (B, m0)
+    seen: Tensor  # (B, 1), whether q(z | z0, u) saw u
+    posterior: tuple[Tensor, Tensor]  # q(z | z0, u): mean and log-variance (B, m)
+    z: Tensor  # (B, m), drawn
+
+
+class CMCL(CrossModalQueries):
+    """CMCL over images and the columns of `spec`.
+
+    Arguments:
+        spec: `data.spec`; its variables are the columns u: continuous, binary or categorical.
+        settings: see `CMCLSettings`.
+    """
+
+    name = "cmcl"
+    title = "CMCL (Mao et al. 2022): causes between an image's latents and the columns of a table, in both directions"
+    Settings = CMCLSettings
+
+    def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
+        if not spec.variables:
+            raise DataError(f"{self.name} learns from labels, but this data has none; give a labels.csv or another model.")
+        for variable in spec.variables:
+            if variable.kind == "categorical" and inputs_of(variable) > MOST_CATEGORIES:
+                raise DataError(
+                    f"column {variable.name!r} has {inputs_of(variable)} categories, more than {MOST_CATEGORIES}; merge rare ones or leave it out."
+                )
+        super().__init__(spec, seed=seed, **settings)
+        clash = set(self.latent_names) & set(spec.names)
+        if clash:
+            raise DataError(f"the column {min(clash)!r} has the name of a latent; rename it.")
+
+    def build(self) -> None:
+        settings, shape = self.settings, self.spec.image_shape
+        m, size = settings.latents, settings.embedding if settings.causal_module else settings.latents
+        self.columns = [inputs_of(variable) for variable in self.spec.variables]
+        kinds, total = [variable.kind for variable in self.spec.variables], sum(self.columns)
+        if settings.network == "pairs":
+            self.encoder: nn.Module = PairEncoder(shape, 2 * size, settings.channels)
+        else:
+            self.encoder = build_encoder(settings.network, shape, 2 * size, settings.channels, settings.hidden)
+        self.embedding_decoder = self._make_decoder(size)
+        if settings.causal_module:
+            self.posterior_nets = PerNode(m, [size + total + 1, *settings.posterior_widths, 2])
+            self.prior_nets = PerNode(m, [total, *settings.prior_widths, 2])
+            self.decoder = self._make_decoder(m)
+        owner = torch.repeat_interleave(torch.eye(len(kinds)), torch.tensor(self.columns), dim=1)  # (d, P)
+        pairs = torch.eye(m, len(kinds)) if settings.pairing == "index" else torch.ones(m, len(kinds))
+        self.register_buffer("pairs", pairs)  # (m, d)
+        self.register_buffer("owner", owner)
+        self.pairing_logits = nn.Parameter(torch.zeros(m, len(kinds))) if settings.causal_module and settings.pairing == "learned" else None
+        self.register_buffer("table_mean", torch.cat([torch.full((c,), mean) for c, (mean, _) in zip(self.columns, self._scales(), strict=True)]))
+        self.register_buffer("table_scale", torch.cat([torch.full((c,), std) for c, (_, std) in zip(self.columns, self._scales(), strict=True)]))
+        self.networks = NodeNetworks(
+            ["continuous"] * m + list(kinds), [1] * m + self.columns, self._allowed(), settings.graph_widths, settings.activation
+        )
+        self.standardiser = BatchNorm(m)
+        self.standardiser.gain.requires_grad_(False)
+        self.standardiser.shift.requires_grad_(False)
+        self.classifier = nn.Sequential(*dense_layers([m, *settings.classifier_widths, 1], nn.ELU)) if settings.contrast else None
+        p = m + len(kinds)
+        start = {"warm_up_steps": 0.0, "multiplier": 0.0, "penalty": 1.0, "last_cycles": torch.inf, "epochs_done": 0.0, "contrast_on": 0.0}
+        for name, value in start.items():
+            self.register_buffer(name, torch.tensor(value))
+        self.register_buffer("edges", torch.zeros(p, p))
+        self.register_buffer("label_bank", torch.zeros(LABEL_BANK, len(kinds)))
+
+    def _make_decoder(self, inputs: int) -> nn.Module:
+        settings, shape = self.settings, self.spec.image_shape
+        if settings.network == "pairs":
+            return PairDecoder(inputs, shape, settings.channels)
+        return build_decoder(settings.network, inputs, shape, settings.channels, settings.hidden)
+
+    def _scales(self) -> list[tuple[float, float]]:
+        """Mean and spread of each column's inputs in the training split; of a category as if all were as frequent."""
+        found = []
+        for variable, columns in zip(self.spec.variables, self.columns, strict=True):
+            if variable.kind == "binary":
+                found.append((2 * variable.mean - 1, 2 * variable.std))
+            else:
+                found.append((1 / columns, (1 - 1 / columns) ** 0.5) if variable.kind == "categorical" and columns > 1 else (0.0, 1.0))
+        return found
+
+    def _allowed(self) -> Tensor:
+        """(p, p): with `bipartite` only edges between a latent and a column."""
+        m, p = self.settings.latents, self.settings.latents + len(self.columns)
+        is_latent = torch.arange(p) < m
+        return (is_latent[:, None] != is_latent[None]) if self.settings.bipartite else torch.ones(p, p, dtype=torch.bool)
+
+    # ---- the model --------------------------------------------------------------------------------------------------
+    def inputs(self, labels: Tensor) -> Tensor:
+        """Labels (B, d) in their own units to u (B, P): standardised columns, one for each category of a categorical one."""
+        columns = [as_inputs(variable, labels[:, i]) for i, variable in enumerate(self.spec.variables)]
+        return (torch.cat(columns, dim=1) - self.table_mean) / self.table_scale
+
+    def targets(self, labels: Tensor) -> Tensor:
+        """Labels (B, d) to what the DAG predicts (B, P): standardised values, 0 / 1, or 0 / 1 for each category."""
+        variables = enumerate(self.spec.variables)
+        return torch.cat([labels[:, i, None] if v.kind == "binary" else as_inputs(v, labels[:, i]) for i, v in variables], dim=1)
+
+    def embed(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """q(z0 | x): mean and log-variance, each (B, m0)."""
+        mean, log_variance = self.encoder(images).chunk(2, dim=1)
+        return mean, log_variance.clamp(-12, 8)
+
+    @property
+    def pairing(self) -> Tensor:
+        """(m, P): how much of each input of u is shown to the networks of z_j, i(j) of Eq. 17."""
+        pairs = self.pairs if self.pairing_logits is None else torch.softmax(self.pairing_logits, dim=1)
+        return pairs @ self.owner
+
+    def prior(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """p(z | u), Eq. 18: mean and log-variance, each (B, m); N(0, 1) for a latent that is paired with no column."""
+        mean, log_variance = (self.prior_nets(u * self.pairing[:, None]) * self.pairs.any(1)[:, None, None]).unbind(-1)
+        return mean.T, log_variance.T.clamp(-12, 8)
+
+    def posterior(self, z0: Tensor, u: Tensor | None = None, seen: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """q(z | z0, u), Eq. 17: mean and log-variance, each (B, m); of u only the rows where `seen` (B, 1) is 1, none without it."""
+        if u is None or seen is None:
+            u, seen = (torch.zeros(len(z0), size, device=z0.device) for size in (self.owner.shape[1], 1))
+        shown = (u * seen) * self.pairing[:, None]  # (m, B, P)
+        rest = torch.cat([z0, seen], dim=1).expand(len(shown), -1, -1)
+        mean, log_variance = self.posterior_nets(torch.cat([rest, shown], dim=2)).unbind(-1)
+        return mean.T, log_variance.T.clamp(-12, 8)
+
+    def look(self, images: Tensor, labels: Tensor, generator: torch.Generator | None) -> Look:
+        """z0 ~ q(z0 | x), then z ~ q(z | z0, u), u hidden from a share of the samples; without module 2, z is z0."""
+        u = self.inputs(labels)
+        embedding = self.embed(images)
+        z0 = reparametrise(*embedding, generator)
+        if not self.settings.causal_module:
+            return Look(u, z0, embedding, torch.zeros_like(u[:, :1]), embedding, z0)
+        seen = (torch.rand(len(images), 1, device=images.device, generator=generator) >= self.settings.label_dropout).float()
+        posterior = self.posterior(z0.detach() if self.settings.detach_z0 else z0, u, seen)
+        return Look(u, z0, embedding, seen, posterior, reparametrise(*posterior, generator))
+
+    def misfit(self, output: Tensor, images: Tensor) -> Tensor:
+        """-log p(x | output), a mean over the batch."""
+        return negative_log_likelihood(output, images, self.settings.likelihood, self.settings.scale).mean()
+
+    # ---- the losses -------------------------------------------------------------------------------------------------
+    def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """Eq. 14: -L1 - L2 + L_DAG - L_CR."""
+        settings, seen = self.settings, self.look(batch["images"], batch["labels"], generator)
+        embedding = self.embedding_terms(batch, seen)
+        if not settings.causal_module:
+            embedding["reconstruction"] = embedding["embedding_reconstruction"]
+        causal, output = self.causal_terms(batch, seen) if settings.causal_module else ({}, self.embedding_decoder(seen.z0))
+        graph = self.graph_terms(seen, batch["labels"], generator)
+        contrast = self.contrast_terms(seen, output, generator) if settings.contrast else {}
+        parts = (
+            (settings.embedding_weight, embedding),
+            (settings.causal_weight, causal),
+            (settings.graph_weight, graph),
+            (settings.contrast_weight, contrast),
+        )
+        total = sum((weight * terms.pop("loss") for weight, terms in parts if terms), torch.zeros((), device=output.device))
+        return {"loss": total, **embedding, **causal, **graph, **contrast}
+
+    def embedding_terms(self, batch: Batch, seen: Look) -> Terms:
+        """-L1, Eq. 6 with KL(q || p) outside the expectation."""
+        reconstruction = self.misfit(self.embedding_decoder(seen.z0), batch["images"])
+        kl = kl_standard_normal(*seen.embedding).mean()
+        return {"loss": reconstruction + self.warm_up(batch) * kl, "embedding_reconstruction": reconstruction, "embedding_kl": kl}
+
+    def causal_terms(self, batch: Batch, seen: Look) -> tuple[Terms, Tensor]:
+        """-L2, Eq. 19 with the KL outside the logarithm, and the logits of the picture (B, C, H, W)."""
+        output = self.decoder(seen.z)
+        reconstruction = self.misfit(output, batch["images"])
+        kl = kl_diagonal(*seen.posterior, *self.prior(seen.u)).mean()
+        return {"loss": reconstruction + self.warm_up(batch) * kl, "reconstruction": reconstruction, "kl": kl}, output
+
+    def warm_up(self, batch: Batch) -> Tensor | float:
+        return (batch["step"] / self.warm_up_steps.clamp(min=1.0)).clamp(max=1.0) if self.settings.warm_up else 1.0
+
+    def graph_terms(self, seen: Look, labels: Tensor, generator: torch.Generator | None) -> Terms:
+        """L_DAG, Eq. 10 over standardised nodes, with h(W) under its augmented Lagrangian: alpha h + rho / 2 h^2."""
+        settings, networks = self.settings, self.networks
+        z = self.standardiser(self.graph_view(seen, generator))
+        outputs = networks(torch.cat([z, seen.u], dim=1))
+        fit = networks.misfit(outputs, torch.cat([z, self.targets(labels)], dim=1), settings.graph_loss).mean()
+        cycles, sparsity = networks.cycles(), networks.sparsity()
+        constraint = self.multiplier * cycles + 0.5 * self.penalty * cycles.square()
+        loss = fit + settings.sparsity * sparsity + settings.decay * networks.decay() + constraint
+        return {"loss": loss, "fit": fit, "sparsity": sparsity, "cycles": cycles}
+
+    def graph_view(self, seen: Look, generator: torch.Generator | None) -> Tensor:
+        """The latents (B, m) whose causes are learned: read off the image without u wherever q can do without, so that an edge is never a copy."""
+        settings, posterior = self.settings, seen.posterior
+        if settings.causal_module and settings.label_dropout > 0:
+            posterior = self.posterior(seen.z0.detach() if settings.detach_z0 else seen.z0)
+        return posterior[0] if settings.graph_sees == "mean" else reparametrise(*posterior, generator)
+
+    def contrast_terms(self, seen: Look, output: Tensor, generator: torch.Generator | None) -> Terms:
+        """-L_CR, Eq. 13 as a cross-entropy: D tells pictures of do(u_i), u_i a cause, from those of do(u_n), u_n an effect, by their latents.
+
+        0 until there are edges of both kinds, and before its share of training has passed.
+        """
+        settings, m = self.settings, self.settings.latents
+        causes, effects = self.edges[m:, :m].amax(1), self.edges[:m, m:].amax(0)  # (d,) Omega+ and Omega-
+        after_cause = self.replace_column(seen.u, causes, generator)  # u'
+        after_effect = self.replace_column(seen.u, effects, generator)  # u''
+        pictures = torch.cat([self.generator_of(self.moved(seen.z, seen.u, after_cause)), output])
+        u, shown = torch.cat([after_cause, after_effect]), seen.seen.repeat(2, 1)
+        posterior = self.embed(torch.sigmoid(pictures))
+        if settings.causal_module:
+            posterior = self.posterior(reparametrise(*posterior, generator), u, shown)
+        z = reparametrise(*posterior, generator)
+        assert self.classifier is not None
+        logits = self.classifier(z - seen.z.repeat(2, 1) if settings.contrast_input == "delta" else z)[:, 0]
+        found = functional.softplus(-logits[: len(seen.u)]).mean() + functional.softplus(logits[len(seen.u) :]).mean()
+        contrast = self.contrast_on * causes.amax() * effects.amax() * found
+        return {"loss": contrast, "contrast": contrast.clone()}
+
+    def replace_column(self, u: Tensor, among: Tensor, generator: torch.Generator | None) -> Tensor:
+        """u (B, P) with one column, drawn for each sample from `among` (d,) of 0 and 1, taken from another sample where it has another value."""
+        chosen = (torch.rand(len(u), len(among), device=u.device, generator=generator) + among).argmax(1)
+        mask = (torch.arange(len(among), device=u.device) == chosen[:, None]).to(u.dtype) @ self.owner > 0  # (B, P)
+        order = torch.rand(len(u), device=u.device, generator=generator).argsort()
+        other = u[order]
+        for shift in range(1, TRIES):
+            same = ((other == u) | ~mask).all(1, keepdim=True)
+            other = torch.where(same, u[order.roll(shift)], other)
+        return torch.where(mask, other, u)
+
+    def moved(self, z: Tensor, before: Tensor, after: Tensor) -> Tensor:
+        """Latents (B, m) had u been `after` and not `before` (B, P): z_j + f_j(u') - f_j(u), each sample's residual kept."""
+        m = self.settings.latents
+        standardised = (z - self.centre) / self.spread
+        factual, acted = (self.networks(torch.cat([standardised, u], dim=1), self.edges)[:m, :, 0].T for u in (before, after))
+        return z + self.spread * (acted - factual)
+
+    def generator_of(self, z: Tensor) -> Tensor:
+        """g(z): latents (B, m) to the logits of a picture."""
+        return self.decoder(z) if self.settings.causal_module else self.embedding_decoder(z)
+
+    # ---- training ---------------------------------------------------------------------------------------------------
+    def phases(self) -> list[Phase]:
+        """Everything together, the DAG's own networks in a step of their own; or (alternating) Algorithm 1, four steps on each batch."""
+        settings = self.settings
+        rate: dict[str, Any] = {"learning_rate": settings.learning_rate, "clip": settings.clip}
+        graph_rate: dict[str, Any] = {"learning_rate": settings.graph_rate, "clip": settings.clip}
+        shaped, made = ("encoder.", "posterior_nets."), ("prior_nets.", "decoder.", "pairing_logits")
+        if settings.schedule == "joint":
+            players = [
+                Player(self.loss, (*shaped, *made, "embedding_decoder.", "classifier."), **rate),
+                Player(self.graph_loss, ("networks.",), "graph", **graph_rate),
+            ]
+        else:
+            players = [Player(self.embedding_loss, ("encoder.", "embedding_decoder."), "embedding", **rate)]
+            players += [Player(self.causal_loss, (*shaped, *made), "causal", **rate)] if settings.causal_module else []
+            players += [Player(self.graph_loss, (*shaped, "networks."), "graph", **graph_rate)]
+            players += [Player(self.contrast_loss, (*shaped, "classifier."), "contrast", **rate)] if settings.contrast else []
+        main = Phase(
+            "images",
+            tuple(players),
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            schedule=settings.rate_schedule,
+            prepare=self.set_warm_up,
+            after_step=self.update_norms,
+            after_epoch=self.tighten,
+        )
+        return [main, Phase("labels", prepare=self.collect_labels)]
+
+    def embedding_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """Step (a) of Algorithm 1: L1 is maximised."""
+        return self.embedding_terms(batch, self.look(batch["images"], batch["labels"], generator))
+
+    def causal_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """Step (b): L2, where the paper prints (a) again."""
+        return self.causal_terms(batch, self.look(batch["images"], batch["labels"], generator))[0]
+
+    def graph_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """Step (c): L_DAG."""
+        return self.graph_terms(self.look(batch["images"], batch["labels"], generator), batch["labels"], generator)
+
+    def contrast_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """Step (d): -L_CR."""
+        seen = self.look(batch["images"], batch["labels"], generator)
+        return self.contrast_terms(seen, self.generator_of(seen.z), generator)
+
+    def check(self, data: Dataset) -> None:
+        refuse_collinear(data.train.labels.double().cpu().numpy(), self.spec.names, [v.kind for v in self.spec.variables])
+
+    def set_warm_up(self, data: Dataset, seed: int) -> None:
+        """Turn epochs of warm-up into steps."""
+        self.warm_up_steps.fill_(self.settings.warm_up * (len(data.train) // self.settings.batch_size))
+
+    def update_norms(self) -> None:
+        update_statistics(self)
+
+    @torch.no_grad()
+    def tighten(self, terms: Any) -> None:
+        """After an epoch: the augmented Lagrangian's dual step, and the edges that the contrast goes by."""
+        settings = self.settings
+        self.epochs_done += 1
+        share = float(self.epochs_done) / settings.epochs
+        self.contrast_on.fill_(float(share >= settings.contrast_start))
+        strengths = self.networks.strengths
+        self.edges.copy_(self._acyclic(settings.contrast_threshold * float(strengths.max())))
+        cycles = self.networks.cycles()
+        if share >= settings.acyclicity_start:
+            if cycles > FASTER_FALL * self.last_cycles:
+                self.penalty.mul_(10).clamp_(max=settings.largest_penalty)
+            else:
+                self.multiplier.add_(self.penalty * cycles)
+            self.last_cycles.copy_(cycles)
+
+    @torch.no_grad()
+    def collect_labels(self, data: Dataset, seed: int) -> None:
+        """Keep labels of the training split, from which sample() draws."""
+        rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:LABEL_BANK].to(data.train.device)
+        self.label_bank.copy_(repeat_rows(data.train.labels[rows], LABEL_BANK))
+        self.edges.copy_(self._acyclic(self.settings.edge_threshold))
+
+    def state_to_log(self) -> dict[str, Any]:
+        state = {"cycles": float(self.networks.cycles()), "multiplier": float(self.multiplier), "penalty": float(self.penalty)}
+        return {"strengths": self.networks.strengths.cpu().tolist(), **state}
+
+    @torch.no_grad()
+    def log_weights(self, images: Any, labels: Any, samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Conditional likelihood p(x | u): log p(x | z) + log p(z | u) - log q(z | z0, u), (samples, B), for z0 drawn from q(z0 | x), then z.
+
+        Whatever z0 is, q(z | z0, u) is a proposal for z, so that the weights integrate to p(x | u). Without module 2 it is p(x).
+        """
+        settings, x = self.settings, self.as_images(images)
+        if settings.causal_module and labels is None:
+            raise QueryError(f"{self.name} has a prior p(z | u) that depends on the labels; give log_weights the labels of the images.")
+        embedding = self.embed(x)
+        size = embedding[0].shape[1]
+        noise = draw_samples((len(x), size + settings.latents), samples, generator, x.device)
+        z0 = embedding[0] + torch.exp(0.5 * embedding[1]) * noise[..., :size]  # (samples, B, m0)
+        if settings.causal_module:
+            u = self.inputs(self.as_labels(labels, len(x))).repeat(samples, 1)
+            mean, log_variance = self.posterior(z0.flatten(0, 1), u, torch.full_like(u[:, :1], float(settings.label_dropout < 1)))
+            z = mean + torch.exp(0.5 * log_variance) * noise[..., size:].flatten(0, 1)
+            log_ratio = (log_normal(z, *self.prior(u)) - log_normal(z, mean, log_variance)).sum(1)
+        else:
+            z = z0.flatten(0, 1)
+            log_ratio = (log_normal(z0, 0.0, 0.0) - log_normal(z0, *embedding)).sum(2).flatten()
+        log_pixels = in_batches(
+            lambda latents, truth: -negative_log_likelihood(self.generator_of(latents), truth, settings.likelihood, settings.scale),
+            z,
+            x.repeat(samples, 1, 1, 1),
+        )
+        return (log_pixels + log_ratio).unflatten(0, (samples, len(x)))

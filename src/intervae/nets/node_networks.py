@@ -1,0 +1,132 @@
+"""The causal DAG of CMCL (Mao et al. 2022, Eqs. 8-10): non-linear NOTEARS over nodes of mixed kinds, as a module that trains beside others.
+
+One network f_j for each of p nodes sees the columns of all others; W[k, j] is the norm of what f_j's first layer has to do with node k. The
+search over a table alone is `intervae.discovery`; here the nodes are learned at the same time, so gradients go to them too.
+Shapes: B samples, p nodes, P input columns (a categorical node has one for each category), K outputs at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from intervae.causal.acyclicity import value_and_slope
+from intervae.nets.per_node import PerNode, UnitActivation
+
+DagLoss = Literal["nll", "mse"]
+
+
+class NodeNetworks(nn.Module):
+    """f_1 ... f_p and the graph that their first layers make.
+
+    Arguments:
+        kinds: (p,) continuous, binary or categorical.
+        columns: (p,) input columns of each node, one after the other; as many outputs where it is categorical, else one.
+        allowed: (p, p) of 0 and 1, [k, j] where an edge k -> j may be; the diagonal is never.
+        hidden: units of each hidden layer.
+        activation: between the layers.
+    """
+
+    owner: Tensor
+    allowed: Tensor
+    is_continuous: Tensor
+    is_categorical: Tensor
+    has_output: Tensor
+
+    def __init__(
+        self,
+        kinds: Sequence[str],
+        columns: Sequence[int],
+        allowed: Tensor,
+        hidden: Sequence[int] = (10, 10, 10),
+        activation: UnitActivation = "sigmoid",
+    ) -> None:
+        super().__init__()
+        p, widest = len(kinds), max(c if kind == "categorical" else 1 for kind, c in zip(kinds, columns, strict=True))
+        self.networks = PerNode(p, [sum(columns), *hidden, widest], activation)
+        self.log_noise = nn.Parameter(torch.zeros(p))  # log s_j^2 of the continuous nodes
+        owner = torch.repeat_interleave(torch.eye(p), torch.tensor(list(columns)), dim=0)  # (P, p), 1 where a column is a node's
+        self.register_buffer("owner", owner)
+        self.register_buffer("allowed", allowed.float() * (1 - torch.eye(p)))
+        self.register_buffer("is_continuous", torch.tensor([kind == "continuous" for kind in kinds]))
+        self.register_buffer("is_categorical", torch.tensor([kind == "categorical" for kind in kinds]))
+        self.register_buffer("has_output", torch.arange(widest) < torch.tensor([[c] for c in columns]))  # (p, K), of the categorical nodes
+        self.mixed = any(kind != "continuous" for kind in kinds)
+
+    # ---- the graph --------------------------------------------------------------------------------------------------
+    @property
+    def first(self) -> Tensor:
+        """A^(1) (p, P, hidden), with a frozen 0 wherever no edge may be."""
+        return self.networks.layer_weights[0] * self.spread(self.allowed)
+
+    def spread(self, edges: Tensor) -> Tensor:
+        """Edges [k, j] (p, p) to a mask of the first layers, (p, P, 1)."""
+        return (self.owner @ edges).T[..., None]
+
+    @property
+    def squares(self) -> Tensor:
+        """W∘W (p, p): [k, j] is the sum of the squares of what f_j's first layer has to do with node k."""
+        return self.owner.T @ self.first.square().sum(-1).T
+
+    @property
+    def strengths(self) -> Tensor:
+        """W (p, p), without a gradient."""
+        return self.squares.detach().sqrt()
+
+    def cycles(self) -> Tensor:
+        """h(W) = tr exp(W∘W) - p with the exact gradient; from the squares themselves, as a root has none at 0."""
+        squares = self.squares
+        value, slope = value_and_slope(squares.detach(), "exponential")
+        return value + (slope * (squares - squares.detach())).sum()
+
+    def sparsity(self) -> Tensor:
+        """sum_j |A_j^(1)|_1."""
+        return self.first.abs().sum()
+
+    def decay(self) -> Tensor:
+        """Half the sum of all squared weights, biases left out."""
+        return 0.5 * sum((w.square().sum() for w in list(self.networks.layer_weights)[1:]), self.first.square().sum())
+
+    # ---- the mechanisms ---------------------------------------------------------------------------------------------
+    def forward(self, inputs: Tensor, edges: Tensor | None = None) -> Tensor:
+        """Standardised columns (B, P) to outputs (p, B, K): a value, a logit, or one logit for each category; `edges` (p, p) keeps some parents."""
+        return self.networks(inputs, self.first if edges is None else self.first * self.spread(edges))
+
+    def misfit(self, outputs: Tensor, targets: Tensor, loss: DagLoss = "nll") -> Tensor:
+        """(B,) sum over the nodes of their losses.
+
+        Arguments:
+            outputs: (p, B, K).
+            targets: (B, P) standardised values of continuous nodes, 0 / 1 of binary ones, 0 / 1 for each category.
+            loss: of a continuous node, "nll" 1/2 ((v - f)^2 / s^2 + log s^2) or "mse" 1/2 (v - f)^2; binary and categorical nodes have their
+                cross-entropy.
+        """
+        first_column = targets @ self._first_columns  # (B, p)
+        value = outputs[..., 0].T  # (B, p)
+        squared = 0.5 * (first_column - value).square()
+        if loss == "nll":
+            squared = squared * torch.exp(-self.log_noise) + 0.5 * self.log_noise
+        if not self.mixed:
+            return squared.sum(1)
+        found = torch.where(self.is_continuous, squared, functional.softplus(value) - first_column * value)
+        if outputs.shape[-1] > 1:
+            logits = torch.where(self.has_output[:, None], outputs, -torch.inf)
+            total = torch.logsumexp(logits, dim=-1).T  # (B, p)
+            said = torch.einsum("pbk,bpk->bp", outputs, self._by_category(targets))
+            found = torch.where(self.is_categorical, total - said, found)
+        return found.sum(1)
+
+    @property
+    def _first_columns(self) -> Tensor:
+        """(P, p), 1 at the first column of each node."""
+        return self.owner * (self.owner.cumsum(0) == 1)
+
+    def _by_category(self, targets: Tensor) -> Tensor:
+        """Columns (B, P) to (B, p, K): those of each node, 0 where it has fewer."""
+        place = self.owner.cumsum(0) - 1  # (P, p), which of its node's columns a column is
+        wanted = torch.arange(self.has_output.shape[-1], device=targets.device)
+        return torch.einsum("bc,cpk->bpk", targets, self.owner[..., None] * (place[..., None] == wanted))
