@@ -191,6 +191,7 @@ class Split:
 class Dataset:
     """Training, validation and test splits with their variables and, where they are known, the true graph and the simulator.
 
+    `graph` is over the variables, and for data that are simulated from latents over these too: [latents, variables].
     `grid` looks up the picture of any combination of factors, where the data set holds them all.
     `transitions` are pairs of rows of each split and the action between them, one of `actions` (see data/transitions.py).
     `source` is how to make it again: a registered name or a path, with the options used; a run keeps it.
@@ -224,13 +225,14 @@ class Dataset:
         return f"Dataset({self.name}: {sizes} images of {self.spec.image_shape}, variables {', '.join(self.names) or '(none)'})"
 
     def select(self, names: Sequence[str]) -> Dataset:
-        """The same images with only these variables, in this order."""
+        """The same images with only these variables, in this order; the true graph keeps its latents, which are no variables of the data."""
         columns = [self.names.index(self.spec.variable(name).name) for name in names]
 
         def cut(split: Split) -> Split:
             return split.with_fields({**split.fields, "labels": split.labels[:, columns]})
 
-        graph = self.graph.subgraph(names) if self.graph is not None else None
+        latents = [node for node in self.graph.names if node not in self.names] if self.graph is not None else []
+        graph = self.graph.subgraph([*latents, *names]) if self.graph is not None else None
         return replace(
             self,
             train=cut(self.train),

@@ -6,6 +6,7 @@ a 5 x 5 matrix that is interpolated up to the picture. A model may see the pictu
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -73,30 +74,37 @@ class Warp:
         return np.sqrt(2 / FEATURES) * np.cos(np.asarray(s)[..., None] * self.frequencies + self.phases).sum(-1)
 
     def __call__(self, latent: np.ndarray) -> np.ndarray:
-        s = (latent - self.mean) / self.std
+        s = (np.asarray(latent) - self.mean) / self.std
+        grid, shown = self.table
+        found = np.interp(s, grid, shown)
+        far = np.abs(s) > REACH
         if not self.monotone:
-            return self.process(s)
-        grid, risen = self._table()
-        inside = np.interp(s, grid, risen)
-        return inside + np.where(s < -REACH, (s + REACH) * self._slope(0), 0.0) + np.where(s > REACH, (s - REACH) * self._slope(-1), 0.0)
+            found[far] = self.process(s[far])
+        elif far.any():
+            found += np.where(far, (s - np.sign(s) * REACH) * self._slope(np.sign(s)), 0.0)
+        return found
 
     def invert(self, shown: np.ndarray) -> np.ndarray:
         """The latent that is shown as this value; only a monotone transform has an inverse."""
-        grid, risen = self._table()
-        s = np.interp(shown, risen, grid)
-        s = s + np.where(shown < risen[0], (shown - risen[0]) / self._slope(0), 0.0)
-        s = s + np.where(shown > risen[-1], (shown - risen[-1]) / self._slope(-1), 0.0)
-        return s * self.std + self.mean
+        grid, risen = self.table
+        beyond = shown - np.clip(shown, risen[0], risen[-1])
+        return (np.interp(shown, risen, grid) + beyond / self._slope(np.sign(beyond))) * self.std + self.mean
 
-    def _table(self) -> tuple[np.ndarray, np.ndarray]:
-        """s + integral of softplus(h), on a grid by trapezoids: strictly rising, 0 at 0."""
+    @functools.cached_property
+    def table(self) -> tuple[np.ndarray, np.ndarray]:
+        """Standardised latents and what they are shown as; the integral is by trapezoids, 0 at 0."""
         grid = np.linspace(-REACH, REACH, STEPS)
-        slope = np.logaddexp(0.0, self.process(grid))
+        drawn = self.process(grid)
+        if not self.monotone:
+            return grid, drawn
+        slope = np.logaddexp(0.0, drawn)
         area = np.concatenate([[0.0], np.cumsum((slope[1:] + slope[:-1]) / 2 * np.diff(grid))])
         return grid, grid + area - area[STEPS // 2]
 
-    def _slope(self, end: int) -> float:
-        return 1.0 + float(np.logaddexp(0.0, self.process(np.array([-REACH, REACH])))[end])
+    def _slope(self, side: np.ndarray) -> np.ndarray:
+        """How steeply the monotone transform goes on beyond the table, below (-1) or above (1) it."""
+        below, above = 1.0 + np.logaddexp(0.0, self.process(np.array([-REACH, REACH])))
+        return np.where(side < 0, below, above)
 
 
 class CrossModal(Simulator):
@@ -220,9 +228,10 @@ class CrossModal(Simulator):
         weakest: float | None = None,
         world: int | None = None,
     ) -> Dataset:
-        """`samples` pictures, 2,000 without it, whose labels are the u; the field `latents` (N, m) is the true z, for evaluation only, as is `exogenous`.
+        """`samples` pictures, 2,000 without it, whose labels are the u; the field `latents` (N, m) is the true z.
 
-        `seed` draws the samples and the splits, `world` the graph, the mechanisms and the picture. Options that are not given are this one's.
+        Like `exogenous` that is for evaluation only. `seed` draws the samples and the splits, `world` the graph, the mechanisms and
+        the picture. Options that are not given are this one's.
         """
         samples = SAMPLES if samples is None else samples
         if isinstance(samples, bool) or not isinstance(samples, int) or samples < 8:
