@@ -28,6 +28,14 @@ def trace_exponential(weights: Tensor) -> Tensor:
     return _penalty(weights, _Exponential())
 
 
+def trace_exponential_of_squares(squares: Tensor) -> Tensor:
+    """tr exp(M) - n, of non-negative M = W∘W (..., n, n), for strengths that are norms: a norm has no derivative where it is 0, its square has one.
+
+    First derivatives only.
+    """
+    return _SquaresPenalty.apply(squares)[0]
+
+
 def polynomial(weights: Tensor, c: float = 1.0) -> Tensor:
     """tr((I + c/n W∘W)^n) - n, of weights (..., n, n): Eq. 13, where the printed m is n."""
     if not c > 0:
@@ -104,6 +112,29 @@ class _Penalty(torch.autograd.Function):
     def vmap(info: Any, in_dims: tuple[int | None, None], weights: Tensor, rule: _Rule) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
         assert in_dims[0] is not None  # vmap calls this only when the tensor argument is mapped
         return _Penalty.apply(weights.movedim(in_dims[0], 0), rule), (0, 0)
+
+
+class _SquaresPenalty(torch.autograd.Function):
+    """h(M) of the exponential with its cheap gradient R^T."""
+
+    @staticmethod
+    def forward(squares: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.autocast(squares.device.type, enabled=False):
+            penalty, response = _Exponential().evaluate(squares.reshape(-1, *squares.shape[-2:]))
+        return penalty.reshape(squares.shape[:-2]), response.reshape(squares.shape)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0][..., None, None] * ctx.saved_tensors[0].mT
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int], squares: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+        return _SquaresPenalty.apply(squares.movedim(in_dims[0], 0)), (0, 0)
 
 
 @dataclass(frozen=True)

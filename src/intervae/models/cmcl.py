@@ -357,7 +357,7 @@ class CMCL(CrossModalQueries):
         self.edges.copy_(self._acyclic(self.settings.edge_threshold))
 
     def state_to_log(self) -> dict[str, Any]:
-        state = {"cycles": float(self.networks.cycles()), "multiplier": float(self.multiplier), "penalty": float(self.penalty)}
+        state = {"cycles": float(self.networks.cycles().detach()), "multiplier": float(self.multiplier), "penalty": float(self.penalty)}
         return {"strengths": self.networks.strengths.cpu().tolist(), **state}
 
     @torch.no_grad()

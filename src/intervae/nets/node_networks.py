@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from intervae.causal.acyclicity import value_and_slope
+from intervae.causal.acyclicity import trace_exponential_of_squares
 from intervae.nets.per_node import PerNode, UnitActivation
 
 DagLoss = Literal["nll", "mse"]
@@ -78,10 +78,8 @@ class NodeNetworks(nn.Module):
         return self.squares.detach().sqrt()
 
     def cycles(self) -> Tensor:
-        """h(W) = tr exp(W∘W) - p with the exact gradient; from the squares themselves, as a root has none at 0."""
-        squares = self.squares
-        value, slope = value_and_slope(squares.detach(), "exponential")
-        return value + (slope * (squares - squares.detach())).sum()
+        """h(W) = tr exp(W∘W) - p."""
+        return trace_exponential_of_squares(self.squares)
 
     def sparsity(self) -> Tensor:
         """sum_j |A_j^(1)|_1."""
