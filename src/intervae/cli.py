@@ -23,7 +23,7 @@ from rich.text import Text
 import intervae
 from intervae import commands, listing
 from intervae.errors import IntervaeError, QueryError, RunError, UsageError, unknown
-from intervae.listing import out, print_rows, say
+from intervae.listing import out, print_page, print_rows, say
 
 if TYPE_CHECKING:
     from intervae.data.base import Dataset
@@ -414,13 +414,12 @@ def reproduce(
     results: Annotated[Path, typer.Option(help="Where NAME.json, NAME.md and NAME.png go.")] = Path("results"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a NAME.json that has more seeds.")] = False,
     only: Annotated[str, typer.Option(help="Run the jobs with this in their name, for a later table.", show_default=False)] = "",
+    shard: Annotated[str, typer.Option(help="Run the k-th of n equal parts, for a later table: 2/4.", show_default=False)] = "",
     together: Annotated[int | None, typer.Option(min=1, help="Runs at once.", show_default="8 on a GPU, else 1")] = None,
     table: Annotated[bool, typer.Option("--table", help="Run nothing: only write page and figure again from NAME.json.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A short form on one seed, a few minutes on a CPU, as NAME-quick.")] = False,
 ) -> None:
     """Run an experiment and print its table beside the paper's numbers."""
-    from rich.markdown import Markdown
-
     from intervae.experiments import EXPERIMENTS, find, write_table
     from intervae.experiments import reproduce as run_by_name
 
@@ -429,11 +428,11 @@ def reproduce(
     if table:
         write_table(known, results)
     else:
-        how = {"only": only, "together": together, "overwrite": overwrite, "quick": quick}
+        how = {"only": only, "shard": commands.parse_shard(shard), "together": together, "overwrite": overwrite, "quick": quick}
         run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, tell=say, **how)
-        if only:
-            return say(f"the numbers are in {runs / known.name}; without --only the table is made")
-    out.print(Markdown((results / f"{known.name}.md").read_text(encoding="utf-8")), width=max(out.width, 120))
+        if only or shard:
+            return say(f"the numbers are in {runs / known.name}; without --{'only' if only else 'shard'} the table is made")
+    print_page((results / f"{known.name}.md").read_text(encoding="utf-8"))
     written = [".json"] * (not table) + [".md"] + [".png"] * (known.figure is not None)
     return say(f"wrote {results / known.name}" + (" and ".join([", ".join(written[:-1]), written[-1]]) if len(written) > 1 else written[0]))
 

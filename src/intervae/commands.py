@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -132,3 +133,13 @@ def _print(rows: list[dict[str, Any]], sure: bool) -> None:
         shown = [f"{row['confidence']:.0%}"] if sure else []
         grid.add_row(edge, f"{row['weight']:.3f}", *shown, "direction open" if row["ambiguous"] else "")
     out.print(grid)
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """(2, 4) of "2/4"; all of it of ""."""
+    if not text:
+        return 1, 1
+    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+    if found is None:
+        raise UsageError(f"--shard {text} must be like 2/4, the second of four parts.")
+    return int(found[1]), int(found[2])

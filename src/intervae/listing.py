@@ -54,6 +54,17 @@ def print_rows(rows: list[Row], columns: tuple[str, ...], as_json: bool) -> None
     out.print(grid)
 
 
+def print_page(text: str) -> None:
+    """A results page: to a pipe as it is, to a person with its tables drawn; a long list of every number below a first table is left to the file."""
+    from rich.markdown import Markdown
+
+    if not out.is_terminal:
+        print(text)
+        return
+    first, found, _ = text.partition("## Every number")
+    out.print(Markdown(first + ("Every number is in the file." if found else "")), width=max(out.width, 120))
+
+
 # ---- what there is --------------------------------------------------------------------------------------------------
 def models() -> list[Row]:
     from intervae.models import MODELS

@@ -286,6 +286,9 @@ def test_a_part_of_a_grid_through_the_command_line(tmp_path: Path, monkeypatch: 
     words = ["reproduce", "scripted", "--runs", tmp_path / "runs", "--results", tmp_path / "results", "--device", "cpu", "--together", 2]
     assert f"the numbers are in {tmp_path / 'runs' / 'scripted'}; without --only the table is made" in succeeded(intervae(*words, "--only", "-b")).out
     assert sorted(ran(tmp_path)) == ["b0", "b1"]
+    assert "without --shard the table is made" in succeeded(intervae(*words, "--shard", "1/4")).out
+    assert sorted(ran(tmp_path)) == ["a0", "b0", "b1"]
+    refused(intervae(*words, "--shard", "two"), 2, "--shard two must be like 2/4")
     succeeded(intervae(*words))
     assert len(json.loads((tmp_path / "results" / "scripted.json").read_text())["rows"]) == 4
     refused(intervae(*words, "--only", "elsewhere"), 2, "no job of scripted")
@@ -391,7 +394,7 @@ def test_reproduce_through_the_command_line(tmp_path: Path, monkeypatch: pytest.
     words = ["reproduce", "scripted", "--runs", tmp_path / "runs", "--results", tmp_path / "results", "--device", "cpu"]
     shown = succeeded(intervae(*words)).out
     assert "made-method-a seed 1: score 2\n" in shown
-    assert re.search(r"made +│? *method +│? *a +│? *score +│? *1\.5 ± 0\.71", shown)
+    assert "| made | method | a | score | 1.5 ± 0.71 |" in shown
     assert f"wrote {tmp_path / 'results' / 'scripted'}.json and .md" in shown
     check_format(json.loads((tmp_path / "results" / "scripted.json").read_text()))
     monkeypatch.setattr(experiments, "EXPERIMENTS", (scripted(1.0, 5.0),))
