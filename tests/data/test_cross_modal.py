@@ -108,10 +108,10 @@ def test_the_monotone_transform_is_s_plus_an_integral_so_it_rises_by_more_than_i
 
 def test_the_free_transform_is_a_draw_of_a_gaussian_process_and_folds_some_latents():
     rng, s = np.random.default_rng(0), np.linspace(-3, 3, 7)
-    warps = [Warp.draw(rng, 1.0, 2.0, monotone=False) for _ in range(400)]
-    drawn = np.array([warp(2 * s + 1) for warp in warps])  # (400, 7)
+    warps = [Warp.draw(rng, 1.0, 2.0, monotone=False) for _ in range(150)]
+    drawn = np.array([warp(2 * s + 1) for warp in warps])  # (150, 7)
     kernel = np.exp(-((s[:, None] - s) ** 2) / (2 * 2.0**2))
-    np.testing.assert_allclose(drawn.T @ drawn / len(drawn), kernel, atol=0.2)
+    np.testing.assert_allclose(drawn.T @ drawn / len(drawn), kernel, atol=0.3)
     np.testing.assert_allclose(warps[0](np.array([1.0 + 2 * 9.0])), warps[0].process(np.array([9.0])))  # beyond the table
     fine = np.linspace(-2, 2, 101)
     turns = [len(np.unique(np.sign(np.diff(warp(2 * fine + 1))))) > 1 for warp in warps]

@@ -231,15 +231,27 @@ register(
 )
 
 
-def _reader(name: str) -> Callable[[], Loader]:
-    """The function of the file that bears its name."""
-    return lambda: getattr(importlib.import_module(f"intervae.data.readers.{name}"), name)
+def _reader(name: str, file: str = "") -> Callable[[], Loader]:
+    """The function of the file that bears its name, or of another file."""
+    return lambda: getattr(importlib.import_module(f"intervae.data.readers.{file or name}"), name)
 
 
 _FILES = "files below INTERVAE_DATA: docs/datasets.md"
 register("dsprites", "2D shapes on a complete grid of 5 factors, 737,280 black-and-white pictures", _FILES, _reader("dsprites"))
 register("celeba", "aligned faces with the CausalVAE label sets smile (true graph) and beard, or any of 40 attributes", _FILES, _reader("celeba"))
 register("mnist", "70,000 handwritten digits, published test split", _FILES, _reader("mnist"))
+register(
+    "mnist-rotation",
+    "ten MNIST digits turned by a column of a table (CMCL): true graph and counterfactuals",
+    _FILES,
+    _reader("mnist_rotation", "mnist_moved"),
+)
+register(
+    "mnist-shift",
+    "ten MNIST digits shifted by a column of a table (CMCL): true graph and counterfactuals",
+    _FILES,
+    _reader("mnist_shift", "mnist_moved"),
+)
 register("omniglot", "32,460 drawings of characters from 50 alphabets", _FILES, _reader("omniglot"))
 register("norb", "small NORB: toys under varied viewpoints and lighting, 4 factors, published test split", _FILES, _reader("norb"))
 register(

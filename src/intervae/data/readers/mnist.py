@@ -27,7 +27,7 @@ def mnist(*, size: int | Sequence[int] = SIDE, samples: int | None = None, valid
         validation, seed: the fraction of the training images that is kept for validation, drawn at random.
     """
     wanted = as_size(size) or (SIDE, SIDE)
-    parts = [_read_part("train"), _read_part("t10k")]
+    parts = [read_part("train"), read_part("t10k")]
     images, digits = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     is_test = np.arange(len(images)) >= len(parts[0][0])
     rows = choose_rows(len(images), samples, seed)
@@ -35,7 +35,7 @@ def mnist(*, size: int | Sequence[int] = SIDE, samples: int | None = None, valid
     return build_dataset("mnist", pixels, digits[rows][:, None], [DIGIT], validation=validation, test=is_test[rows], seed=seed)
 
 
-def _read_part(part: str) -> tuple[np.ndarray, np.ndarray]:
+def read_part(part: str) -> tuple[np.ndarray, np.ndarray]:
     """Images (N, 28, 28) and digits (N,) of the part `train` or `t10k`."""
     images_at, digits_at = (_find(f"{part}-{what}") for what in ("images-idx3-ubyte", "labels-idx1-ubyte"))
     images, digits = read_idx(images_at, 3), read_idx(digits_at, 1)

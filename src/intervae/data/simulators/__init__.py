@@ -4,8 +4,9 @@ from intervae.data.simulators.base import Simulator
 from intervae.data.simulators.cross_modal import CrossModal
 from intervae.data.simulators.flow import Flow
 from intervae.data.simulators.motion import Motion
+from intervae.data.simulators.moved_digits import MovedDigits
 from intervae.data.simulators.parabola import Parabola
 from intervae.data.simulators.pendulum import Pendulum
 from intervae.data.simulators.shapes3d import Shapes3d
 
-__all__ = ["CrossModal", "Flow", "Motion", "Parabola", "Pendulum", "Shapes3d", "Simulator"]
+__all__ = ["CrossModal", "Flow", "Motion", "MovedDigits", "Parabola", "Pendulum", "Shapes3d", "Simulator"]
