@@ -35,25 +35,26 @@ def adam(
 ) -> None:
     """Minimise weight * (the problem's objective) + penalty(M), in place; the rate falls to 0 along a cosine.
 
+    All is divided by the weight, which leaves Adam's steps as they are.
     A step that leaves the domain of the penalty (inf) is halved until it does not.
     """
-    moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in problem.parameters]
-    last = torch.zeros_like(problem.parameters[0])
+    mean, square = torch.zeros_like(problem.flat), torch.zeros_like(problem.flat)
+    first = problem.parameters[0]
+    last = torch.zeros_like(first)
     for step in range(1, steps + 1):
-        gradients = [weight * g for g in problem.gradients()] if weight != 1.0 else problem.gradients()
-        if penalty is not None:
-            slope = _slope_inside(problem, penalty, last)
-            gradients[0] = torch.addcmul(gradients[0], problem.penalty_gradient(slope), problem.free)
-        now = rate * 0.5 * (1 + math.cos(math.pi * step / steps))
+        gradients = problem.gradients()
+        slope = _slope_inside(problem, penalty, last) if penalty is not None else None
+        if slope is not None:
+            gradients[0] = torch.addcmul(gradients[0], problem.penalty_gradient(slope), problem.free, value=1 / weight)
+        gradient = torch.cat([g.reshape(-1) for g in gradients])
+        mean.lerp_(gradient, 1 - decay[0])
+        square.mul_(decay[1]).addcmul_(gradient, gradient, value=1 - decay[1])
         correction = math.sqrt(1 - decay[1] ** step)
-        for k, (parameter, gradient, (mean, square)) in enumerate(zip(problem.parameters, gradients, moments, strict=True)):
-            mean.lerp_(gradient, 1 - decay[0])
-            square.mul_(decay[1]).addcmul_(gradient, gradient, value=1 - decay[1])
-            change = mean / square.sqrt().add_(1e-8 * correction)
-            change.mul_(-now * correction / (1 - decay[0] ** step))
-            parameter.add_(change)
-            last = change if k == 0 else last
-    if not all(bool(p.isfinite().all()) for p in problem.parameters):
+        change = mean / square.sqrt().add_(1e-8 * correction / weight)
+        change.mul_(-0.5 * rate * (1 + math.cos(math.pi * step / steps)) * correction / (1 - decay[0] ** step))
+        problem.flat.add_(change)
+        last = change[: first.numel()].view_as(first)
+    if not bool(problem.flat.isfinite().all()):
         raise TrainingError("the search for a graph diverged; standardise the table or lower the rate.")
 
 

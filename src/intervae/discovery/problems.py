@@ -25,6 +25,7 @@ class Problem(ABC):
     """What the solvers minimise, over `parameters`; the first is A (P, n, m)."""
 
     parameters: list[Tensor]
+    flat: Tensor  # all of them in one vector
     owner: Tensor  # (P,) the variable of each row of A
 
     def __init__(self, allowed: Allowed, owner: np.ndarray, noise: str, l1: float, l2: float, device: torch.device) -> None:
@@ -40,6 +41,12 @@ class Problem(ABC):
     def _spread(self, edges: np.ndarray) -> Tensor:
         """(n, n) by variables to (P, n, 1) by inputs."""
         return torch.from_numpy(edges.astype(np.float64)).to(self.device)[self.owner][:, :, None]
+
+    def pack(self, tensors: list[Tensor]) -> None:
+        """Make these the parameters, as views of one vector `flat`, so that a step is taken on all of them at once."""
+        self.flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        parts = self.flat.split([tensor.numel() for tensor in tensors])
+        self.parameters = [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
     @abstractmethod
     def fit_gradients(self) -> list[Tensor]:
@@ -78,7 +85,7 @@ class Linear(Problem):
     def __init__(self, table: Design, allowed: Allowed, *, noise: str, l1: float, device: torch.device) -> None:
         super().__init__(allowed, table.owner, noise, l1, 0.0, device)
         self.covariance = torch.from_numpy(table.inputs.T @ table.inputs / len(table.inputs)).to(device)
-        self.parameters = [torch.zeros(self.n, self.n, 1, dtype=torch.float64, device=device)]
+        self.pack([torch.zeros(self.n, self.n, 1, dtype=torch.float64, device=device)])
 
     def fit_gradients(self) -> list[Tensor]:
         weights = self.parameters[0][:, :, 0]
@@ -125,7 +132,7 @@ class Networks(Problem):
 
         first = uniform(columns, self.n, hidden, scale=min(0.05, (0.9 / (columns * hidden)) ** 0.5)) * self.free  # well inside the domain of log_det
         start = uniform(self.n * hidden, 1, scale=columns**-0.5)
-        self.parameters = [first, start, uniform(outputs, hidden, scale=hidden**-0.5), torch.zeros(outputs, 1, dtype=torch.float64, device=device)]
+        self.pack([first, start, uniform(outputs, hidden, scale=hidden**-0.5), torch.zeros(outputs, 1, dtype=torch.float64, device=device)])
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """Hidden units (n, m, N) and outputs (O, N)."""
