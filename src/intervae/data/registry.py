@@ -239,6 +239,7 @@ def _reader(name: str, file: str = "") -> Callable[[], Loader]:
 _FILES = "files below INTERVAE_DATA: docs/datasets.md"
 register("dsprites", "2D shapes on a complete grid of 5 factors, 737,280 black-and-white pictures", _FILES, _reader("dsprites"))
 register("celeba", "aligned faces with the CausalVAE label sets smile (true graph) and beard, or any of 40 attributes", _FILES, _reader("celeba"))
+register("covid-cxr", "577 chest X-rays with and without COVID-19 and their patients' table, split by patient", _FILES, _reader("covid_cxr"))
 register("mnist", "70,000 handwritten digits, published test split", _FILES, _reader("mnist"))
 register(
     "mnist-rotation",
