@@ -61,6 +61,7 @@ SACHS = Experiment(
         "(GraN-DAG, table 3) on the same cells and graph: NOTEARS 21, GES 26, GSF (GES with the generalised score) 18; also there and not here: "
         "CAM 12, GraN-DAG 13, DAG-GNN 16, a random graph 21. The empty graph has SHD 17: on this table a small distance says little, and the share "
         "of the 17 edges found (tpr) says more. An edge that a method leaves undirected counts as right where there is one; the published numbers of "
-        "GES and GSF may count it otherwise, so that ours are not to be read as better than theirs."
+        "GES and GSF may count it otherwise, so that ours are not to be read as better than theirs. "
+        "The published numbers are quoted from memory and were not checked against the paper."
     ),
 )
