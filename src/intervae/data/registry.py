@@ -229,6 +229,12 @@ register(
     "nothing",
     _simulator("Shapes3d"),
 )
+register(
+    "xray-like",
+    "drawn chests with an opacity that a binary column causes, or that causes it (CMCL): true graph, counterfactuals and masks",
+    "nothing",
+    _simulator("XRay"),
+)
 
 
 def _reader(name: str, file: str = "") -> Callable[[], Loader]:

@@ -8,5 +8,6 @@ from intervae.data.simulators.moved_digits import MovedDigits
 from intervae.data.simulators.parabola import Parabola
 from intervae.data.simulators.pendulum import Pendulum
 from intervae.data.simulators.shapes3d import Shapes3d
+from intervae.data.simulators.xray import XRay
 
-__all__ = ["CrossModal", "Flow", "Motion", "MovedDigits", "Parabola", "Pendulum", "Shapes3d", "Simulator"]
+__all__ = ["CrossModal", "Flow", "Motion", "MovedDigits", "Parabola", "Pendulum", "Shapes3d", "Simulator", "XRay"]
