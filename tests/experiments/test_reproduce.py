@@ -482,7 +482,7 @@ def test_a_registered_experiment_names_what_exists(experiment: Experiment) -> No
     assert find(experiment.name, EXPERIMENTS) is experiment
     assert len({job.key for job in experiment.jobs}) == len(experiment.jobs)  # each has folders of its own
     assert experiment.title.strip()
-    assert experiment.seeds >= 3
+    assert experiment.seeds >= (1 if experiment.name == "sachs" else 3)  # one table, and learners without chance
     for job in experiment.jobs:
         assert job.data in {entry.name for entry in datasets()}
         if isinstance(job, Train) and job.model != "ground-truth":
