@@ -81,7 +81,8 @@ def axioms(subject: Subject) -> list[Measurement]:
     data, part = subject.data, subject.part(AXIOM_IMAGES)
     predictor = metrics.fit_reader(data.validation.images, data.validation.labels.cpu().numpy(), data.variables)
     asked = subject.counterfactual, part.images.cpu().numpy()
-    labels, graph = part.labels.cpu().numpy(), data.graph if data.graph is not None else subject.model.graph
+    labels = part.labels.cpu().numpy()
+    graph = data.graph.subgraph(data.names) if data.graph is not None else subject.model.graph  # without the latents of a simulator
     found = [
         *metrics.composition(*asked, labels, data.variables),
         *metrics.reversibility(*asked, labels, data.variables),
@@ -181,7 +182,8 @@ def with_truth(subject: Subject) -> bool:
 
 
 def with_graphs(subject: Subject) -> bool:
-    return answers(type(subject.model), "graph") and subject.data.graph is not None and subject.named_alike
+    graph = subject.data.graph
+    return answers(type(subject.model), "graph") and graph is not None and subject.named_alike and set(graph.names) == set(subject.data.names)
 
 
 def with_as_many_nodes(subject: Subject) -> bool:
