@@ -32,7 +32,7 @@ from intervae.nets.pairs import PairDecoder, PairEncoder
 from intervae.nets.per_node import PerNode
 
 MOST_CATEGORIES = 50  # of a column: what is seen once or twice cannot be learned
-TRIES = 8  # other rows looked at for a value that differs
+TRIES = 8  # other samples looked at for a value that differs
 FASTER_FALL = 0.25  # of the cycles in an epoch, short of which their penalty grows tenfold
 
 
@@ -339,8 +339,7 @@ class CMCL(CrossModalQueries):
         self.epochs_done += 1
         share = float(self.epochs_done) / settings.epochs
         self.contrast_on.fill_(float(share >= settings.contrast_start))
-        strengths = self.networks.strengths
-        self.edges.copy_(self._acyclic(settings.contrast_threshold * float(strengths.max())))
+        self.edges.copy_(self._adjacency(settings.contrast_threshold))
         cycles = self.networks.cycles()
         if share >= settings.acyclicity_start:
             if cycles > FASTER_FALL * self.last_cycles:
@@ -354,7 +353,7 @@ class CMCL(CrossModalQueries):
         """Keep labels of the training split, from which sample() draws."""
         rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:LABEL_BANK].to(data.train.device)
         self.label_bank.copy_(repeat_rows(data.train.labels[rows], LABEL_BANK))
-        self.edges.copy_(self._acyclic(self.settings.edge_threshold))
+        self.edges.copy_(self._adjacency(self.settings.edge_threshold))
 
     def state_to_log(self) -> dict[str, Any]:
         state = {"cycles": float(self.networks.cycles().detach()), "multiplier": float(self.multiplier), "penalty": float(self.penalty)}

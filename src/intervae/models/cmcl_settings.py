@@ -13,7 +13,7 @@ from intervae.nets.per_node import UnitActivation
 from intervae.settings import at_least
 
 WIDTHS = ("posterior_widths", "prior_widths", "graph_widths", "classifier_widths")
-SHARES = ("label_dropout", "contrast_start", "contrast_threshold", "acyclicity_start")
+SHARES = ("label_dropout", "contrast_start", "contrast_threshold", "acyclicity_start", "edge_threshold")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class CMCLSettings:
     prior_widths: tuple[int, ...] = (50, 50)  # hidden layers of p(z | u)
     graph_widths: tuple[int, ...] = (10, 10, 10)  # hidden layers of each node's mechanism f
     classifier_widths: tuple[int, ...] = (10, 10, 10)  # hidden layers of the classifier of the contrast [D]
-    activation: UnitActivation = "sigmoid"  # between the layers of f
+    activation: UnitActivation = "tanh"  # between the layers of f; NOTEARS has sigmoid
     likelihood: Likelihood = "bernoulli"  # of the pixels
     scale: float = 0.1  # of a gaussian or laplace likelihood
     embedding_weight: float = 1.0  # of -L1
@@ -45,10 +45,11 @@ class CMCLSettings:
     graph_sees: Literal["sample", "mean"] = "sample"  # what of q(z | z0, u) the DAG is fitted to
     bipartite: bool = True  # whether edges are only between latents and columns
     sparsity: float = 0.01  # of the sum of |A|, the first layers of f [alpha_1]
-    decay: float = 0.01  # of half the sum of all squared weights of f
-    acyclicity_start: float = 0.0  # share of training after which the penalty of cycles begins to rise
+    decay: float = 0.001  # of half the sum of all squared weights of f
+    acyclicity_start: float = 0.5  # share of training after which the penalty of cycles begins to rise; before, both directions are fitted
     largest_penalty: float = 1e8  # of cycles; what single precision can bear
-    edge_threshold: float = 0.3  # below which W is no edge of `graph`
+    edge_threshold: float = 0.3  # share of the largest W below which there is no edge in `graph`
+    smallest_strength: float = 0.02  # W below which there is no edge however weak the others are
     contrast_start: float = 0.2  # share of training after which the contrast begins
     contrast_threshold: float = 0.3  # share of the largest W below which there is no edge for the contrast
     contrast_input: Literal["latents", "delta"] = "latents"  # what the classifier sees: the latents of a counterfactual, or their change
@@ -57,12 +58,12 @@ class CMCLSettings:
     epochs: int = 200  # passes over the training split
     batch_size: int = 64  # images in a step
     learning_rate: float = 1e-3  # of everything but the DAG's networks
-    graph_rate: float = 1e-3  # learning rate of the DAG's networks
+    graph_rate: float = 1e-2  # learning rate of the DAG's networks
     rate_schedule: Schedule = "constant"  # of both learning rates
     clip: float | None = 5.0  # largest norm of a gradient
 
     def __post_init__(self) -> None:
-        at_least(self, latents=1, embedding=1, batch_size=2, warm_up=0, sparsity=0, decay=0, edge_threshold=0)
+        at_least(self, latents=1, embedding=1, batch_size=2, warm_up=0, sparsity=0, decay=0, smallest_strength=0)
         at_least(self, embedding_weight=0, causal_weight=0, graph_weight=0, contrast_weight=0)
         if self.scale <= 0:
             raise UsageError(f"scale={self.scale} must be larger than 0.")
