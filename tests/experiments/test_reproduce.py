@@ -268,6 +268,15 @@ def test_a_part_of_a_grid_is_run_alone_and_the_rest_later_makes_the_table(tmp_pa
         go(experiment, tmp_path, only="method-c")
 
 
+def test_versions_are_those_of_the_machines_that_made_the_numbers(tmp_path: Path) -> None:
+    go(scripted(1.0, 2.0), tmp_path)
+    path = tmp_path / "runs" / "scripted" / "made-method-a-1" / "numbers.json"
+    kept = json.loads(path.read_text())
+    path.write_text(json.dumps({**kept, "versions": {**kept["versions"], "torch": "1.2.3"}}))
+    found = go(scripted(1.0, 2.0), tmp_path)["versions"]
+    assert found == {**kept["versions"], "torch": f"{kept['versions']['torch']}, 1.2.3"}
+
+
 def test_shards_share_a_grid_between_machines(tmp_path: Path) -> None:
     experiment = two_jobs([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
     go(experiment, tmp_path, shard=(2, 2))

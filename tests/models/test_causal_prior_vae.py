@@ -383,7 +383,17 @@ def test_an_edge_that_cannot_be_is_refused_with_the_names_that_can(edge: str) ->
 
 
 @pytest.mark.parametrize(
-    "settings", [{"scales": (1.0, 0.0)}, {"scales": (1.0,) * 9}, {"restarts": 0}, {"finalists": 0}, {"gate_steps": 0}, {"latents": 1}]
+    "settings",
+    [
+        {"scales": (1.0, 0.0)},
+        {"scales": (1.0,) * 9},
+        {"restarts": 0},
+        {"finalists": 0},
+        {"beta": -1.0},
+        {"sparsity": -1.0},
+        {"gate_steps": 0},
+        {"latents": 1},
+    ],
 )
 def test_settings_that_make_no_model_are_refused(data: Dataset, settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
@@ -393,6 +403,41 @@ def test_settings_that_make_no_model_are_refused(data: Dataset, settings: dict[s
 def test_clips_are_sent_to_the_model_for_clips(make_data: Any) -> None:
     with pytest.raises(DataError, match="temporal-causal-prior-vae"):
         CausalPriorVAE(make_data((1, 6, 6), frames=3).spec)
+
+
+def test_the_control_answers_for_the_prior_that_it_was_trained_under(data: Dataset) -> None:
+    model = make(data, isotropic=True)
+    assert not model.graph.edges
+    assert not model.edges.any()
+    draws = model.draw_latents(20_000, seeded(0))
+    assert torch.allclose(draws.std(0), torch.ones(4), atol=0.03)
+    images = data.test.images[:4]
+    z = model.encode(images)
+    moved = model.counterfactual(images, do={"z0": 2.0})
+    z[:, 0] = 2.0
+    assert torch.allclose(moved, model.decode(z), atol=1e-5)  # nothing follows from it
+    plain = make(data, edges=())
+    plain.encoder.load_state_dict(model.encoder.state_dict())
+    plain.decoder.load_state_dict(model.decoder.state_dict())
+    weights = [one.log_weights(images, None, 2, seeded(0)) for one in (model, plain)]
+    assert torch.allclose(*weights, atol=1e-4)
+
+
+def test_noises_may_be_lists_and_arrays_of_any_number_type(data: Dataset) -> None:
+    model = make(data)
+    expected = model.traverse(torch.ones(2, 4))
+    for given in ([[1, 1, 1, 1]] * 2, np.ones((2, 4)), torch.ones(2, 4, dtype=torch.int64)):
+        assert torch.equal(model.traverse(given), expected)
+    for bad in (torch.ones(4), [[1.0, float("nan"), 0.0, 0.0]], "noise"):
+        with pytest.raises(QueryError):
+            model.traverse(bad)
+
+
+def test_equations_whose_draws_run_away_are_refused_before_training(data: Dataset) -> None:
+    with pytest.raises(UsageError, match=r"grow beyond 1e\+06; use fewer edges or form=mlp"):
+        CausalPriorVAE(data.spec, **{**SMALL, "latents": 5, "edges": ("all",)})
+    with pytest.raises(UsageError, match="edges=all needs two latents or more"):
+        CausalPriorVAE(data.spec, **{**SMALL, "latents": 1, "edges": ("all",), "scales": (1.0,)})
 
 
 # ---- the parabola ---------------------------------------------------------------------------------------------------

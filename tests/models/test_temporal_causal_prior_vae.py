@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
+from intervae.causal.sem_divergence import divergence
 from intervae.data.base import Batch, Dataset, Split
 from intervae.data.simulators import Motion
 from intervae.errors import DataError, QueryError, UsageError
@@ -152,6 +153,37 @@ def test_the_refit_recovers_the_coefficients_and_the_scales(data: Dataset, monke
     assert [found[edge] for edge in STEADY][2:] == pytest.approx([-1.0, 2.0], abs=0.03)
     assert model.sem.log_scales.exp().tolist() == pytest.approx([1.0, 2.0, 0.5, 1.0, 1e-3, 0.3], rel=0.05)
     assert {tuple(row) for row in model.bank.tolist()} <= {tuple(row) for row in (torch.arange(3 * len(z)).reshape(-1, 3) / 100).tolist()}
+
+
+def test_the_last_refit_leaves_the_scales_that_fit_the_posteriors_best(data: Dataset) -> None:
+    model = make(data, STEADY)
+    model.finish(data, 0)
+    mean, factor, log_det = model.posterior(model._frames(data.train.images))
+
+    def divergence_of_scales() -> float:
+        kl = divergence("tangent", mean, factor, model.sem, edges=model.fixed, z=mean, generator=None, pivots=1, log_det=log_det)
+        return kl.mean().item()
+
+    best = divergence_of_scales()
+    for index in range(6):
+        for factor_of_scale in (0.9, 1.1):
+            with torch.no_grad():
+                model.sem.log_scales[index] += math.log(factor_of_scale)
+                assert divergence_of_scales() > best
+                model.sem.log_scales[index] -= math.log(factor_of_scale)
+    model.refit(data, 0)  # from the means alone they are too narrow
+    assert divergence_of_scales() > best
+
+
+def test_steps_must_be_a_whole_number_of_frames(data: Dataset) -> None:
+    model = make(data)
+    for steps in (1.5, "3", -1, True):
+        with pytest.raises(QueryError, match="must be a whole number of frames"):
+            model.counterfactual(data.test.images[:1], {}, steps=steps)
+    with pytest.raises(QueryError, match="must be a whole number of frames"):
+        model.extrapolate(data.test.images[:1], 1.5)
+    with pytest.raises(QueryError, match="1 step or more"):
+        model.extrapolate(data.test.images[:1], 0)
 
 
 def test_the_refit_survives_causes_that_say_the_same(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,6 +405,15 @@ def test_images_short_clips_and_settings_that_make_no_model_are_refused(data: Da
         TemporalCausalPriorVAE(make_data((1, 12, 12)).spec)
     with pytest.raises(DataError, match="set window= lower"):
         TemporalCausalPriorVAE(data.spec, window=4)
-    for settings in ({"window": 1}, {"latents": 0}, {"background_size": 0}, {"warm_up": 0}, {"scale": 0.0}):
+    for settings in (
+        {"window": 1},
+        {"latents": 0},
+        {"background_size": 0},
+        {"warm_up": 0},
+        {"scale": 0.0},
+        {"rounds": 0},
+        {"tolerance": 1.0},
+        {"beta": -1.0},
+    ):
         with pytest.raises(UsageError, match="must be"):
             TemporalCausalPriorVAE(data.spec, **settings)

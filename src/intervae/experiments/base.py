@@ -9,7 +9,7 @@ import shutil
 import statistics
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -240,7 +240,7 @@ def reproduce(
         "experiment": experiment.name,
         "command": command or f"intervae reproduce {experiment.name}{f' --seeds {count}' if len(set(counts)) == 1 else ''}",
         **{key: ", ".join(values) for key, values in made.items()},
-        "versions": versions(),
+        "versions": _versions(found.values()),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "rows": rows,
     }
@@ -254,6 +254,12 @@ def reproduce(
             shutil.copyfile(made_picture, Path(results) / f"{experiment.name}-{name}.png")
     write_table(experiment, results)
     return document
+
+
+def _versions(kept: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """What the numbers were made with: each program's versions; numbers of before this was kept with them say nothing."""
+    known = [one["versions"] for one in kept if "versions" in one] or [versions()]
+    return {name: ", ".join(dict.fromkeys(one[name] for one in known)) for name in known[0]}
 
 
 def _seeds_in(path: Path) -> int:
@@ -305,7 +311,7 @@ def _once(job: Job, seed: int, device: str, folder: Path) -> dict[str, Any]:
     for name, value in numbers.items():
         if not math.isfinite(value):
             raise TrainingError(f"{job.key}, seed {seed}: {name} is {value}, so the table would say nothing; the run is in {folder}.")
-    made = {**_record(job, seed), "numbers": numbers, "hardware": hardware(device), "revision": revision()}
+    made = {**_record(job, seed), "numbers": numbers, "hardware": hardware(device), "revision": revision(), "versions": versions()}
     write_json(folder / "numbers.json", made)
     return made
 

@@ -18,13 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from intervae.causal.gaussian import log_normal
 from intervae.causal.graph import CausalGraph
 from intervae.causal.sem import SEM
 from intervae.causal.sem_alignment import affine_score, fit_affine
 from intervae.causal.sem_divergence import Kind, divergence
 from intervae.data.base import Batch, Dataset, Spec
 from intervae.errors import DataError, QueryError, UsageError
-from intervae.models.base import in_batches
+from intervae.models.base import as_tensor, in_batches
 from intervae.models.causal import CausalModel
 from intervae.models.phases import Optimiser, Phase, Player, Schedule, Terms
 from intervae.nets.images import MLPDecoder, MLPEncoder
@@ -32,6 +33,7 @@ from intervae.nets.stacked import Stacked
 
 ALIGNED_ON = 4096  # training images whose posterior means the affine map is fitted to
 PARTS = ("encoder", "decoder")
+PROBED, LARGEST = 1024, 1e6  # draws of the prior, and what no latent may exceed: squares of squares of squares do
 RANKED_ON, RANKED_STEPS = 512, 60  # of them, and steps, for the maps by which starts are compared
 
 
@@ -106,6 +108,8 @@ class CausalPriorVAESettings:
     def __post_init__(self) -> None:
         if min(self.latents, self.pivots, self.gate_steps, self.restarts, self.finalists) < 1 or any(scale <= 0 for scale in self.scales):
             raise UsageError("latents, pivots, gate_steps, restarts and finalists must be 1 or more, and scales larger than 0.")
+        if min(self.beta, self.first_beta, self.sparsity, self.reconstruction_weight) < 0:
+            raise UsageError("beta, first_beta, sparsity and reconstruction_weight are weights of a loss and must not be negative.")
         if len(self.scales) > self.latents and self.edges:
             raise UsageError(f"{len(self.scales)} scales were given for {self.latents} latents; give one each at most.")
 
@@ -132,6 +136,8 @@ class CausalPriorVAE(CausalModel):
         scales = [*settings.scales, *[1.0] * d][:d] if settings.edges else [1.0] * d
         learn = settings.learn_scales and bool(settings.edges)
         self.sem = SEM(allowed, form=settings.form, scales=scales, learn_scales=learn, learn_edges=settings.learn_edges and bool(settings.edges))
+        if self._staged and not self.sem.sample(PROBED, torch.Generator().manual_seed(0)).abs().max() < LARGEST:
+            raise UsageError(f"draws of the prior with form={settings.form} and these edges grow beyond {LARGEST:g}; use fewer edges or form=mlp.")
         self.encoder, self.decoder = self._networks()
         starts = [(self.encoder, self.decoder), *(self._networks() for _ in range(settings.restarts - 1))] if self._staged else []
         self.starts = nn.ModuleDict({name: Stacked(several) for name, several in zip(PARTS, zip(*starts, strict=True), strict=False)})
@@ -309,13 +315,28 @@ class CausalPriorVAE(CausalModel):
 
     @property
     def graph(self) -> CausalGraph:
-        return self.sem.graph(self.latent_names)
+        return self.sem.graph(self.latent_names, threshold=math.inf if self.settings.isotropic else 0.5)
+
+    @property
+    def edges(self) -> Tensor:
+        """(d, d) of 0 and 1: the edges of the prior; none in the control, which is trained under N(0, I)."""
+        return self.sem.hard_edges(math.inf if self.settings.isotropic else 0.5)
+
+    @property
+    def noise_scales(self) -> Tensor:
+        """(d,): the standard deviations of the noises."""
+        return torch.ones_like(self.coupled) if self.settings.isotropic else self.sem.log_scales.detach().exp()
 
     def mechanism(self, index: int, latents: Tensor) -> Tensor:
-        return self.sem.mean(latents[..., 0], self.sem.hard_edges())[:, index : index + 1]
+        return self.sem.mean(latents[..., 0], self.edges)[:, index : index + 1]
 
     def draw_noise(self, n: int, generator: torch.Generator) -> Tensor:
-        return (torch.randn(n, self.settings.latents, generator=generator) * self.sem.log_scales.detach().exp().cpu())[..., None]
+        return (torch.randn(n, self.settings.latents, generator=generator) * self.noise_scales.cpu())[..., None]
+
+    @torch.no_grad()
+    def draw_latents(self, n: int, generator: torch.Generator) -> Tensor:
+        """(n, d) draws of the prior."""
+        return self.sem.from_noises(self.draw_noise(n, generator)[..., 0].to(self.device), self.edges)
 
     @torch.no_grad()
     def encode(self, images: Any, labels: Any = None) -> Tensor:
@@ -334,11 +355,12 @@ class CausalPriorVAE(CausalModel):
         return in_batches(lambda part: self.decoder(part[..., 0]).clamp(0, 1), self.as_latents(latents))
 
     @torch.no_grad()
-    def traverse(self, noises: Tensor) -> Tensor:
+    def traverse(self, noises: Any) -> Tensor:
         """Pictures of given noises (B, d), passed through the mechanisms: what moving n_i does, its effects included."""
-        if noises.ndim != 2 or noises.shape[1] != self.settings.latents:
-            raise QueryError(f"noises must be (B, {self.settings.latents}), not {tuple(noises.shape)}.")
-        return self.decode(self.sem.from_noises(noises.to(self.device), self.sem.hard_edges())[..., None])
+        given = as_tensor(noises, "noises").to(self.device, torch.float32)
+        if given.ndim != 2 or given.shape[1] != self.settings.latents or not given.isfinite().all():
+            raise QueryError(f"noises must be finite and (B, {self.settings.latents}), not of shape {tuple(given.shape)}.")
+        return self.decode(self.sem.from_noises(given, self.edges)[..., None])
 
     @torch.no_grad()
     def log_weights(self, images: Any, labels: Any, samples: int, generator: torch.Generator | None = None) -> Tensor:
@@ -350,7 +372,7 @@ class CausalPriorVAE(CausalModel):
         noise = torch.stack([torch.randn(posterior.mean.shape, generator=generator) for _ in range(samples)]).to(x.device)  # (samples, B, d)
         z = posterior.mean + (posterior.factor @ noise[..., None])[..., 0]
         log_posterior = -0.5 * (noise.square() + math.log(2 * math.pi)).sum(2) - posterior.log_det
-        log_prior = self.sem.log_density(z, self.sem.hard_edges())
+        log_prior = log_normal(self.sem.noises(z, self.edges), 0.0, 2 * self.noise_scales.log()).sum(-1)
         pixels = math.prod(self.spec.image_shape)
         misfit = in_batches(self.misfit, z.flatten(0, 1), x.repeat(samples, 1, 1, 1)).unflatten(0, (samples, len(x)))
         return log_prior - log_posterior - misfit - 0.5 * pixels * math.log(math.pi)
@@ -359,6 +381,8 @@ class CausalPriorVAE(CausalModel):
 def allowed_edges(edges: tuple[str, ...], names: tuple[str, ...]) -> Tensor:
     """(d, d) of 0 and 1 from words like "z0->z1"; "all" is every edge from an earlier to a later variable."""
     d = len(names)
+    if edges == ("all",) and d < 2:
+        raise UsageError("edges=all needs two latents or more; raise latents, or give no edges.")
     if edges == ("all",):
         return torch.ones(d, d).triu(1)
     allowed = torch.zeros(d, d)

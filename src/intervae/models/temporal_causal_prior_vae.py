@@ -64,6 +64,8 @@ class TemporalCausalPriorVAESettings:
     def __post_init__(self) -> None:
         if min(self.latents, self.window - 1, self.background_size, self.warm_up) < 1 or self.scale <= 0:
             raise UsageError("latents, background_size and warm_up must be 1 or more, window 2 or more, scale larger than 0.")
+        if self.rounds < 1 or not 0 <= self.tolerance < 1 or min(self.beta, self.sparsity, self.reconstruction_weight) < 0:
+            raise UsageError("rounds must be 1 or more, tolerance from 0 to less than 1, and beta, sparsity and reconstruction_weight not negative.")
 
 
 class TemporalCausalPriorVAE(CausalModel):
@@ -181,7 +183,7 @@ class TemporalCausalPriorVAE(CausalModel):
         same: dict[str, Any] = {"batch_size": settings.batch_size, "schedule": settings.schedule}
         whole = Phase("clips", (player,), epochs=settings.epochs, **same)
         refit = Phase("refit", (player,), epochs=settings.refit_epochs, **same)
-        coefficients = Phase("coefficients", prepare=self.refit)
+        coefficients = Phase("coefficients", prepare=self.finish)
         if settings.selection == "gumbel":
             return [whole, Phase("edges", prepare=self.fix_edges), refit, coefficients]
         rounds: list[Phase] = []
@@ -265,6 +267,15 @@ class TemporalCausalPriorVAE(CausalModel):
         weights, scales = fit_linear(latents[:, :d], self.fixed)
         self.sem.weights.copy_(weights)
         self.sem.log_scales.copy_(scales.clamp(min=SMALLEST_SCALE).log())
+
+    @torch.no_grad()
+    def finish(self, data: Dataset, seed: int) -> None:
+        """The last refit, after which no training follows: the scales are those that minimise the divergence from the posteriors, whose own
+        spread counts then, diag((I - A)^T S (I - A)) with S the mean of z z^T."""
+        self.refit(data, seed)
+        whole = torch.eye(len(self.fixed), dtype=torch.float64) - (self.fixed * self.sem.weights).cpu().double()
+        variances = (whole.T @ self._moments(data, seed)[1] @ whole).diagonal()
+        self.sem.log_scales.copy_(variances.sqrt().clamp(min=SMALLEST_SCALE).log())
 
     def state_to_log(self) -> dict[str, Any]:
         return {"adjacency": self._over_all_names(self.edges * self.sem.weights).tolist()}
@@ -357,12 +368,14 @@ class TemporalCausalPriorVAE(CausalModel):
         """The `steps` frames (B, steps, C, H, W) that follow clips (B, T, C, H, W) of window - 1 frames at least: the SEM's mean of the next frame
         from the last ones, again and again. With `do`, had that been done in a frame of the clip (z1_0, ...) or of those that follow."""
         history, clips = self.settings.window - 1, self._frames(frames)
-        if steps < 1 or clips.shape[1] < history:
+        if (isinstance(steps, int) and steps < 1) or clips.shape[1] < history:
             raise QueryError(f"extrapolate needs {history} frames at least and 1 step or more, not {clips.shape[1]} frames and {steps} steps.")
         return self._roll(clips, steps, do, background)[:, clips.shape[1] :]
 
     def _roll(self, clips: Tensor, steps: int, do: Do | None, background: Any) -> Tensor:
         """Clips and the `steps` frames after them under `do`, (B, T + steps, C, H, W)."""
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+            raise QueryError(f"steps={steps!r} must be a whole number of frames, 0 or more.")
         k, size = self.settings.latents, self.settings.background_size
         names = tuple(f"z{t + 1}_{i}" for t in range(clips.shape[1] + steps) for i in range(k)) + tuple(f"b{i}" for i in range(size))
         changes = interventions(do, names, self.spec.categories)
