@@ -100,6 +100,23 @@ def test_the_penalty_of_squares_is_that_of_weights_and_has_a_gradient_at_zero() 
     torch.testing.assert_close(together, trace_exponential(weights))
 
 
+def test_influence_is_the_root_of_the_share_of_variance_that_a_cause_explains() -> None:
+    """f_1 = 0.8 v_0, and the second of the three logits of node 2 is 0.6 v_1."""
+    networks = made(("continuous", "continuous", "categorical"), (1, 1, 3), hidden=(2,), activation="relu")
+    with torch.no_grad():
+        first, last = networks.networks.layer_weights
+        for part in (first, last, *networks.networks.layer_biases):
+            part.zero_()
+        first[1, 0] = torch.tensor([1.0, -1.0])  # relu(v) - relu(-v) = v
+        last[1, :, 0] = torch.tensor([0.8, -0.8])
+        first[2, 1] = torch.tensor([1.0, -1.0])
+        last[2, :, 1] = torch.tensor([0.6, -0.6])  # the second logit of three
+    inputs = torch.randn(20000, 5)
+    expected = torch.zeros(3, 3)
+    expected[0, 1], expected[1, 2] = 0.8, 0.6 / 3**0.5
+    torch.testing.assert_close(networks.influence(inputs), expected, atol=0.02, rtol=0)
+
+
 # ---- the loss -------------------------------------------------------------------------------------------------------
 def columns_of(values: Tensor, binary: Tensor, codes: Tensor) -> Tensor:
     return torch.cat([values[:, None], binary[:, None], functional.one_hot(codes, 3).float()], dim=1)

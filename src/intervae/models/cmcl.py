@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from intervae.causal.gaussian import kl_diagonal, kl_standard_normal, log_normal, reparametrise
+from intervae.causal.graph import CausalGraph
 from intervae.data.base import Batch, Dataset, Spec
 from intervae.discovery.design import refuse_collinear
 from intervae.errors import DataError, QueryError
@@ -104,7 +105,8 @@ class CMCL(CrossModalQueries):
         start = {"warm_up_steps": 0.0, "multiplier": 0.0, "penalty": 1.0, "last_cycles": torch.inf, "epochs_done": 0.0, "contrast_on": 0.0}
         for name, value in start.items():
             self.register_buffer(name, torch.tensor(value))
-        self.register_buffer("edges", torch.zeros(p, p))
+        self.register_buffer("edges", torch.zeros(p, p))  # that the contrast goes by
+        self.register_buffer("influence", torch.zeros(p, p))
         self.register_buffer("label_bank", torch.zeros(LABEL_BANK, len(kinds)))
 
     def _make_decoder(self, inputs: int) -> nn.Module:
@@ -303,7 +305,7 @@ class CMCL(CrossModalQueries):
             after_step=self.update_norms,
             after_epoch=self.tighten,
         )
-        return [main, Phase("labels", prepare=self.collect_labels)]
+        return [main, Phase("graph", prepare=self.measure_graph)]
 
     def embedding_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Step (a) of Algorithm 1: L1 is maximised."""
@@ -339,21 +341,25 @@ class CMCL(CrossModalQueries):
         self.epochs_done += 1
         share = float(self.epochs_done) / settings.epochs
         self.contrast_on.fill_(float(share >= settings.contrast_start))
-        self.edges.copy_(self._adjacency(settings.contrast_threshold))
+        strengths = CausalGraph(self.node_names, self.networks.strengths.double().cpu().numpy())
+        strong = strengths.threshold(settings.contrast_threshold * float(strengths.weights.max())).to_acyclic()
+        self.edges.copy_(torch.as_tensor(strong.adjacency))
         cycles = self.networks.cycles()
         if share >= settings.acyclicity_start:
+            self.multiplier.add_(self.penalty * cycles)
             if cycles > FASTER_FALL * self.last_cycles:
                 self.penalty.mul_(10).clamp_(max=settings.largest_penalty)
-            else:
-                self.multiplier.add_(self.penalty * cycles)
             self.last_cycles.copy_(cycles)
 
     @torch.no_grad()
-    def collect_labels(self, data: Dataset, seed: int) -> None:
-        """Keep labels of the training split, from which sample() draws."""
+    def measure_graph(self, data: Dataset, seed: int) -> None:
+        """Keep labels of the training split, from which sample() draws, and measure on it what every node makes of every other."""
         rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:LABEL_BANK].to(data.train.device)
-        self.label_bank.copy_(repeat_rows(data.train.labels[rows], LABEL_BANK))
-        self.edges.copy_(self._adjacency(self.settings.edge_threshold))
+        part = data.train[rows]
+        self.label_bank.copy_(repeat_rows(part.labels, LABEL_BANK))
+        self.eval()
+        z = self.encode(part.images, part.labels if self.needs_labels else None)[..., 0]
+        self.influence.copy_(self.networks.influence(torch.cat([self.standardiser(z), self.inputs(part.labels)], dim=1)))
 
     def state_to_log(self) -> dict[str, Any]:
         state = {"cycles": float(self.networks.cycles().detach()), "multiplier": float(self.multiplier), "penalty": float(self.penalty)}

@@ -38,6 +38,7 @@ class CrossModalQueries(Model):
     table_mean: Tensor
     table_scale: Tensor
     edges: Tensor
+    influence: Tensor
     label_bank: Tensor
     warm_up_steps: Tensor
     multiplier: Tensor
@@ -92,20 +93,17 @@ class CrossModalQueries(Model):
     # ---- the graph --------------------------------------------------------------------------------------------------
     @property
     def graph(self) -> CausalGraph:
-        """Over the latents and then the columns: W above `edge_threshold` of the largest, always acyclic; on a cycle the weakest edge goes.
+        """Over the latents and then the columns, acyclic: where a cause explains enough of its effect (`edge_threshold`); empty before training.
 
-        Strengths are compared with each other: the later layers of f can take over any scale, so that a number alone says nothing.
+        A weight is the root of the explained share of the effect's variance (of a binary or categorical column, the spread of its logits): see
+        `NodeNetworks.influence`. On a cycle the weakest edge goes.
         """
-        return self._graph(self.settings.edge_threshold)
+        return CausalGraph(self.node_names, self.influence.double().cpu().numpy()).threshold(self.settings.edge_threshold).to_acyclic()
 
-    def _graph(self, share: float) -> CausalGraph:
-        strengths = self.networks.strengths.double().cpu().numpy()
-        least = max(share * float(strengths.max()), self.settings.smallest_strength)
-        return CausalGraph(self.node_names, strengths).threshold(least).to_acyclic()
-
-    def _adjacency(self, share: float) -> Tensor:
+    @property
+    def graph_mask(self) -> Tensor:
         """(p, p) of 0 and 1."""
-        return torch.as_tensor(self._graph(share).adjacency, dtype=self.edges.dtype, device=self.edges.device)
+        return torch.as_tensor(self.graph.adjacency, dtype=self.edges.dtype, device=self.edges.device)
 
     # ---- latents ----------------------------------------------------------------------------------------------------
     @property
@@ -190,9 +188,7 @@ class CrossModalQueries(Model):
         for name, value in given.items():
             if len(value) not in (1, rows):
                 raise QueryError(f"mechanism({effect!r}): {name} has {len(value)} values where another cause has {rows}; give as many, or one.")
-        return self._evaluate(
-            effect, {name: value.expand(rows) for name, value in given.items()}, rows, self._adjacency(self.settings.edge_threshold)
-        )
+        return self._evaluate(effect, {name: value.expand(rows) for name, value in given.items()}, rows, self.graph_mask)
 
     # ---- do ---------------------------------------------------------------------------------------------------------
     @torch.no_grad()
@@ -216,7 +212,7 @@ class CrossModalQueries(Model):
         for name in changes:
             if table is None and name in names and callable(do[name]):
                 raise QueryError(f"do({name}=...) changes what the column is, which a picture alone does not tell; give labels, or a number.")
-        edges = self._adjacency(self.settings.edge_threshold)
+        edges = self.graph_mask
         factual = {name: z[:, i, 0] for i, name in enumerate(self.latent_names)}
         factual |= {name: table[:, i] for i, name in enumerate(names)} if table is not None else {}
         discrete = {v.name for v in self.spec.variables if v.kind != "continuous"}

@@ -13,7 +13,7 @@ from intervae.nets.per_node import UnitActivation
 from intervae.settings import at_least
 
 WIDTHS = ("posterior_widths", "prior_widths", "graph_widths", "classifier_widths")
-SHARES = ("label_dropout", "contrast_start", "contrast_threshold", "acyclicity_start", "edge_threshold")
+SHARES = ("label_dropout", "contrast_start", "contrast_threshold", "acyclicity_start")
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,7 @@ class CMCLSettings:
     decay: float = 0.001  # of half the sum of all squared weights of f
     acyclicity_start: float = 0.5  # share of training after which the penalty of cycles begins to rise; before, both directions are fitted
     largest_penalty: float = 1e8  # of cycles; what single precision can bear
-    edge_threshold: float = 0.3  # share of the largest W below which there is no edge in `graph`
-    smallest_strength: float = 0.02  # W below which there is no edge however weak the others are
+    edge_threshold: float = 0.3  # root of the share of an effect's variance that a cause must explain to be one in `graph`
     contrast_start: float = 0.2  # share of training after which the contrast begins
     contrast_threshold: float = 0.3  # share of the largest W below which there is no edge for the contrast
     contrast_input: Literal["latents", "delta"] = "latents"  # what the classifier sees: the latents of a counterfactual, or their change
@@ -63,7 +62,7 @@ class CMCLSettings:
     clip: float | None = 5.0  # largest norm of a gradient
 
     def __post_init__(self) -> None:
-        at_least(self, latents=1, embedding=1, batch_size=2, warm_up=0, sparsity=0, decay=0, smallest_strength=0)
+        at_least(self, latents=1, embedding=1, batch_size=2, warm_up=0, sparsity=0, decay=0, edge_threshold=0)
         at_least(self, embedding_weight=0, causal_weight=0, graph_weight=0, contrast_weight=0)
         if self.scale <= 0:
             raise UsageError(f"scale={self.scale} must be larger than 0.")

@@ -94,6 +94,22 @@ class NodeNetworks(nn.Module):
         """Standardised columns (B, P) to outputs (p, B, K): a value, a logit, or one logit for each category; `edges` (p, p) keeps some parents."""
         return self.networks(inputs, self.first if edges is None else self.first * self.spread(edges))
 
+    @torch.no_grad()
+    def influence(self, inputs: Tensor) -> Tensor:
+        """(p, p): [k, j] is the standard deviation of f_j that node k alone makes over standardised columns (N, P) in random order.
+
+        Squared, it is the share of node j's variance that k explains. W tells whether there is an edge, but not how strong it is: the later
+        layers can take over any scale. Of several outputs, the root of their mean square; of logits, in logits.
+        """
+        outputs, other = self(inputs), inputs.roll(1, 0)
+        count = torch.where(self.is_categorical, self.has_output.sum(1), 1)  # (p,)
+        used = self.has_output[:, None] & (torch.arange(outputs.shape[-1], device=inputs.device) < count[:, None, None])
+        found = []
+        for column in self.owner.T:  # a node k
+            change = self(torch.where(column > 0, other, inputs)) - outputs
+            found.append(0.5 * (change.square() * used).sum((1, 2)) / (count * len(inputs)))
+        return torch.stack(found).sqrt()
+
     def misfit(self, outputs: Tensor, targets: Tensor, loss: DagLoss = "nll") -> Tensor:
         """(B,) sum over the nodes of their losses.
 
