@@ -67,6 +67,9 @@ def test_metrics_have_one_json_line_per_epoch_and_none_twice_after_a_resume(
     assert [line["epoch"] for line in read_lines(tmp_path / "run")] == [1, 2, 3]
     interrupt(0)
     result = toy(epochs=5).fit(toy_data, out=tmp_path / "run", resume=True, **QUICK)
+    assert 0 < result.earlier < result.seconds
+    again = toy(epochs=5).fit(toy_data, out=tmp_path / "run", resume=True, **QUICK)
+    assert again.earlier == again.seconds == result.seconds  # nothing was left to do
     lines = read_lines(tmp_path / "run")
     assert [(line["phase"], line["epoch"]) for line in lines] == [("main", epoch) for epoch in range(1, 6)]
     assert lines == result.history
@@ -150,7 +153,7 @@ def test_a_folder_that_is_not_a_run_is_left_alone(overwrite: bool, toy: Any, toy
     (tmp_path / "photos" / "model.safetensors").write_text("mine")
     (tmp_path / "file").write_text("mine")
     for name in ("photos", "file"):
-        with pytest.raises(RunError, match="not empty and not a run of intervae"):
+        with pytest.raises(RunError, match="not empty and not a run of intervae|is a file, and a run needs a folder"):
             toy().fit(toy_data, out=tmp_path / name, overwrite=overwrite)
     assert (tmp_path / "photos" / "model.safetensors").read_text() == (tmp_path / "file").read_text() == "mine"
     assert files(tmp_path) == {"photos/model.safetensors", "file"}
@@ -258,9 +261,12 @@ def test_resuming_a_finished_run_changes_nothing(toy: Any, toy_data: Dataset, tm
 def test_what_cannot_be_resumed_says_so(toy: Any, toy_data: Dataset, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="pass out="):
         toy().fit(toy_data, resume=True)
-    with pytest.raises(RunError, match=r"no config\.json.*not a complete run"):
+    with pytest.raises(RunError, match="nowhere does not exist, so there is nothing to go on with; start it without --resume"):
         toy().fit(toy_data, out=tmp_path / "nowhere", resume=True)
     assert not (tmp_path / "nowhere").exists()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunError, match=r"no config\.json.*not a complete run"):
+        toy().fit(toy_data, out=tmp_path / "empty", resume=True)
     toy().fit(toy_data, out=tmp_path / "run", **QUICK)
     checkpoint = tmp_path / "run" / "checkpoints" / "last.safetensors"
     whole = checkpoint.read_bytes()

@@ -38,10 +38,15 @@ VALIDATION_BATCH = {"cpu": 512, "cuda": 2048}  # on a GPU launches cost more tha
 
 @dataclass
 class Result:
-    """What `fit` returns: the lines of metrics.jsonl and the seconds spent, those before a resume included."""
+    """What `fit` returns: the lines of metrics.jsonl and the seconds spent, those before a resume included.
+
+    Arguments:
+        earlier: the seconds of them that were spent before this call, on a run that was resumed.
+    """
 
     history: list[dict[str, Any]] = field(repr=False)
     seconds: float
+    earlier: float = 0.0
 
 
 def fit(
@@ -127,6 +132,8 @@ class Trainer:
         try:
             if (out / "config.json").exists() and not overwrite:
                 raise RunError(f"{out} already holds a run; pass --resume to go on with it, --overwrite to replace it, or choose another --out.")
+            if out.is_file():
+                raise RunError(f"{out} is a file, and a run needs a folder; choose another --out.")
             if out.exists() and not (out / "config.json").exists() and (not out.is_dir() or set(out.iterdir()) - set(leftovers(out))):
                 raise RunError(f"{out} is not empty and not a run of intervae; choose another --out.")
             for stale in [*(out / name for name in names), *(out / "tensorboard").glob("events.*")]:
@@ -140,6 +147,8 @@ class Trainer:
         self.model.to(self.device)
 
     def _resume(self, out: Path) -> None:
+        if not out.exists():
+            raise RunError(f"{out} does not exist, so there is nothing to go on with; start it without --resume.")
         before = read_json(out / "config.json", "the run's settings")
         if not isinstance(before, dict):
             raise RunError(f"{out / 'config.json'} is not the config of an intervae run.")
@@ -175,7 +184,8 @@ class Trainer:
             for half_written in leftovers(folder):
                 half_written.unlink(missing_ok=True)
         self.log = MetricsLog(self.out, self.progress.log_bytes, self.options.tensorboard)
-        self.clock = time.monotonic() - self.progress.seconds
+        earlier = self.progress.seconds
+        self.clock = time.monotonic() - earlier
         phases = self.model.phases()
         matrix_precision = torch.get_float32_matmul_precision()
         try:
@@ -196,7 +206,7 @@ class Trainer:
                 self.model, self.out, **{k: v for k, v in self.config().items() if k not in describe_model(self.model)}, seconds=round(seconds, 1)
             )
             self._write_checkpoint()
-        return Result(self.log.lines, seconds)
+        return Result(self.log.lines, seconds, earlier)
 
     def _run_phase(self, number: int, phase: Phase) -> None:
         self.bar.phase(phase.name, phase.epochs, self.progress.epoch)
