@@ -153,7 +153,7 @@ def test_a_folder_that_is_not_a_run_is_left_alone(overwrite: bool, toy: Any, toy
     (tmp_path / "photos" / "model.safetensors").write_text("mine")
     (tmp_path / "file").write_text("mine")
     for name in ("photos", "file"):
-        with pytest.raises(RunError, match="not empty and not a run of intervae|is a file, and a run needs a folder"):
+        with pytest.raises(RunError, match=r"not empty and not a run of intervae|is a file, and a run needs a folder"):
             toy().fit(toy_data, out=tmp_path / name, overwrite=overwrite)
     assert (tmp_path / "photos" / "model.safetensors").read_text() == (tmp_path / "file").read_text() == "mine"
     assert files(tmp_path) == {"photos/model.safetensors", "file"}
