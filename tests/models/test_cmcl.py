@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from intervae.data.base import Dataset, Spec, Variable, build_dataset
 from intervae.errors import DataError, QueryError, UsageError
+from intervae.metrics import mic_matrix
 from intervae.models.cmcl import CMCL
 from intervae.models.cmcl_queries import LABEL_BANK
 
@@ -275,6 +276,22 @@ def test_rescaling_the_latents_turns_no_edge(loss: Any) -> None:
     torch.testing.assert_close(found[0][1], found[1][1], rtol=2e-2, atol=2e-2)
 
 
+def test_the_dag_shapes_the_latents_once_it_is_time_for_it() -> None:
+    batch = batch_of(mixed())
+    for shaped in (0.0, 1.0):
+        model = make(shaping_start=1.0)
+        model.shaping.fill_(shaped)
+        gradients = torch.autograd.grad(model.graph_loss(batch, seeded())["loss"], [model.encoder.dense[1].weight, model.networks.log_noise])
+        assert bool(gradients[0].any()) == bool(shaped)
+        assert gradients[1].any()
+    assert make(shaping_start=0.0).shaping == 1  # the paper
+    model, started = make(shaping_start=0.5, epochs=4), []
+    for _ in range(3):
+        model.tighten({})
+        started.append(float(model.shaping))
+    assert started == [0, 1, 1]
+
+
 def test_cycles_are_held_down_by_an_augmented_lagrangian() -> None:
     model = make(epochs=10, acyclicity_start=0.2, largest_penalty=100.0)
     values = iter([1.0, 1.0, 0.5, 0.1, 0.09, 0.08, 0.01])
@@ -523,3 +540,39 @@ def test_what_it_cannot_learn_from_is_refused_in_a_sentence() -> None:
         CMCL(collinear.spec, **QUICK).fit(collinear)
     with pytest.raises(DataError, match="differs"):
         CMCL(data.spec, **QUICK).fit(replace(collinear))
+
+
+# ---- recovery -------------------------------------------------------------------------------------------------------
+def small_world(samples: int = 900, size: int = 6, seed: int = 0) -> Dataset:
+    """Two bright spots of sizes z: `cause` bends the first, the second bends `effect`; noises and roots are Gaussian. The field `latents` is z."""
+    rng = np.random.default_rng(seed)
+    cause, second, *noise = rng.normal(size=(4, samples))
+    first = 1.5 * np.tanh(2 * cause) + 0.4 * noise[0]
+    effect = 1.5 * np.tanh(2 * second) + 0.4 * noise[1]
+    pixels = np.zeros((samples, size, size))
+    pixels[:, : size // 2] = np.tanh(0.5 * first)[:, None, None]
+    pixels[:, size // 2 :] = np.tanh(0.5 * second)[:, None, None]
+    images = np.rint(255 * (0.5 + 0.5 * pixels)).astype(np.uint8)[:, None]
+    variables = [Variable("cause"), Variable("effect")]
+    return build_dataset("small", images, np.stack([cause, effect], 1), variables, fields={"latents": np.stack([first, second], 1)})
+
+
+def test_one_cause_and_one_effect_are_found_with_their_directions_and_are_not_copied() -> None:
+    data = small_world()
+    model = CMCL(
+        data.spec, latents=2, embedding=4, network="conv", channels=(8,), hidden=32, likelihood="gaussian", scale=0.05, graph_sees="mean",
+        contrast=False, epochs=50, batch_size=64, warm_up=5, learning_rate=2e-3,
+    )  # fmt: skip
+    model.fit(data, seed=0)
+    assert {(a, b) for a, b, _ in model.graph.edges} == {("cause", "z0"), ("z1", "effect")}
+    images, labels, true = data.test.images, data.test.labels, data.test.fields["latents"]
+    z = model.encode(images)[..., 0]
+    correlation = np.abs(np.corrcoef(z.T, true.T)[:2, 2:])
+    assert correlation.diagonal().min() > 0.9
+    assert mic_matrix(z.numpy(), true.numpy()).diagonal().min() > mic_matrix(z.numpy(), labels.numpy()).diagonal().max()
+    shuffled = model.encode(images, labels.roll(7, 0))[..., 0]  # with the rows of other pictures the latents still follow the picture
+    assert min(abs(np.corrcoef(shuffled[:, j], true[:, j])[0, 1]) for j in range(2)) > 0.7
+    brightness = [model.counterfactual(images, {"cause": value}, labels)[:, :, :3].mean().item() for value in (-1.5, -0.5, 0.5, 1.5)]
+    assert brightness == sorted(brightness)
+    assert brightness[-1] - brightness[0] > 0.3
+    assert torch.equal(model.counterfactual(images, {"effect": 2.0}, labels), model.reconstruct(images, labels))

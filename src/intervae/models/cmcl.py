@@ -94,15 +94,22 @@ class CMCL(CrossModalQueries):
         self.pairing_logits = nn.Parameter(torch.zeros(m, len(kinds))) if settings.causal_module and settings.pairing == "learned" else None
         self.register_buffer("table_mean", torch.cat([torch.full((c,), mean) for c, (mean, _) in zip(self.columns, self._scales(), strict=True)]))
         self.register_buffer("table_scale", torch.cat([torch.full((c,), std) for c, (_, std) in zip(self.columns, self._scales(), strict=True)]))
-        self.networks = NodeNetworks(
-            ["continuous"] * m + list(kinds), [1] * m + self.columns, self._allowed(), settings.graph_widths, settings.activation
-        )
+        nodes = ["continuous"] * m + list(kinds), [1] * m + self.columns
+        self.networks = NodeNetworks(*nodes, self._allowed(), settings.graph_widths, settings.activation, settings.graph_limit)
         self.standardiser = BatchNorm(m)
         self.standardiser.gain.requires_grad_(False)
         self.standardiser.shift.requires_grad_(False)
         self.classifier = nn.Sequential(*dense_layers([m, *settings.classifier_widths, 1], nn.ELU)) if settings.contrast else None
         p = m + len(kinds)
-        start = {"warm_up_steps": 0.0, "multiplier": 0.0, "penalty": 1.0, "last_cycles": torch.inf, "epochs_done": 0.0, "contrast_on": 0.0}
+        start = {
+            "warm_up_steps": 0.0,
+            "multiplier": 0.0,
+            "penalty": 1.0,
+            "last_cycles": torch.inf,
+            "epochs_done": 0.0,
+            "contrast_on": 0.0,
+            "shaping": float(settings.shaping_start == 0),
+        }
         for name, value in start.items():
             self.register_buffer(name, torch.tensor(value))
         self.register_buffer("edges", torch.zeros(p, p))  # that the contrast goes by
@@ -233,7 +240,8 @@ class CMCL(CrossModalQueries):
         settings, posterior = self.settings, seen.posterior
         if settings.causal_module and settings.label_dropout > 0:
             posterior = self.posterior(seen.z0.detach() if settings.detach_z0 else seen.z0)
-        return posterior[0] if settings.graph_sees == "mean" else reparametrise(*posterior, generator)
+        z = posterior[0] if settings.graph_sees == "mean" else reparametrise(*posterior, generator)
+        return z.detach() + self.shaping * (z - z.detach())  # a gradient once it is time for it
 
     def contrast_terms(self, seen: Look, output: Tensor, generator: torch.Generator | None) -> Terms:
         """-L_CR, Eq. 13 as a cross-entropy: D tells pictures of do(u_i), u_i a cause, from those of do(u_n), u_n an effect, by their latents.
@@ -341,6 +349,7 @@ class CMCL(CrossModalQueries):
         self.epochs_done += 1
         share = float(self.epochs_done) / settings.epochs
         self.contrast_on.fill_(float(share >= settings.contrast_start))
+        self.shaping.fill_(float(share >= settings.shaping_start))
         strengths = CausalGraph(self.node_names, self.networks.strengths.double().cpu().numpy())
         strong = strengths.threshold(settings.contrast_threshold * float(strengths.weights.max())).to_acyclic()
         self.edges.copy_(torch.as_tensor(strong.adjacency))

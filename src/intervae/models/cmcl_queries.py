@@ -46,6 +46,7 @@ class CrossModalQueries(Model):
     last_cycles: Tensor
     epochs_done: Tensor
     contrast_on: Tensor
+    shaping: Tensor
 
     # ---- what the model gives ---------------------------------------------------------------------------------------
     @abstractmethod

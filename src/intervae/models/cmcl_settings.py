@@ -13,7 +13,7 @@ from intervae.nets.per_node import UnitActivation
 from intervae.settings import at_least
 
 WIDTHS = ("posterior_widths", "prior_widths", "graph_widths", "classifier_widths")
-SHARES = ("label_dropout", "contrast_start", "contrast_threshold", "acyclicity_start")
+SHARES = ("label_dropout", "contrast_start", "contrast_threshold", "acyclicity_start", "shaping_start")
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class CMCLSettings:
     graph_widths: tuple[int, ...] = (10, 10, 10)  # hidden layers of each node's mechanism f
     classifier_widths: tuple[int, ...] = (10, 10, 10)  # hidden layers of the classifier of the contrast [D]
     activation: UnitActivation = "tanh"  # between the layers of f; NOTEARS has sigmoid
+    graph_limit: float = 2.0  # largest norm of each later layer of f, so that W tells what depends on what
     likelihood: Likelihood = "bernoulli"  # of the pixels
     scale: float = 0.1  # of a gaussian or laplace likelihood
     embedding_weight: float = 1.0  # of -L1
@@ -42,7 +43,8 @@ class CMCLSettings:
     graph_weight: float = 1.0  # of L_DAG
     contrast_weight: float = 1.0  # of -L_CR
     graph_loss: DagLoss = "nll"  # of continuous nodes: likelihood with a noise of its own for each, or the literal squared error
-    graph_sees: Literal["sample", "mean"] = "sample"  # what of q(z | z0, u) the DAG is fitted to
+    graph_sees: Literal["sample", "mean"] = "mean"  # what of q(z | z0, u) the DAG is fitted to; a draw adds noise to causes, which turns edges
+    shaping_start: float = 0.5  # share of training after which L_DAG shapes the latents too; before, it only fits f to them; the paper has 0
     bipartite: bool = True  # whether edges are only between latents and columns
     sparsity: float = 0.01  # of the sum of |A|, the first layers of f [alpha_1]
     decay: float = 0.001  # of half the sum of all squared weights of f
@@ -64,8 +66,9 @@ class CMCLSettings:
     def __post_init__(self) -> None:
         at_least(self, latents=1, embedding=1, batch_size=2, warm_up=0, sparsity=0, decay=0, edge_threshold=0)
         at_least(self, embedding_weight=0, causal_weight=0, graph_weight=0, contrast_weight=0)
-        if self.scale <= 0:
-            raise UsageError(f"scale={self.scale} must be larger than 0.")
+        for name in ("scale", "graph_limit"):
+            if getattr(self, name) <= 0:
+                raise UsageError(f"{name}={getattr(self, name)} must be larger than 0.")
         for name in SHARES:
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name}={getattr(self, name)} must be between 0 and 1.")

@@ -29,6 +29,8 @@ class NodeNetworks(nn.Module):
         allowed: (p, p) of 0 and 1, [k, j] where an edge k -> j may be; the diagonal is never.
         hidden: units of each hidden layer.
         activation: between the layers.
+        limit: largest norm of each later layer. Without one the later layers make much of a first layer of almost nothing, and W no longer tells
+            what depends on what: cycles then cost nothing.
     """
 
     owner: Tensor
@@ -44,10 +46,11 @@ class NodeNetworks(nn.Module):
         allowed: Tensor,
         hidden: Sequence[int] = (10, 10, 10),
         activation: UnitActivation = "sigmoid",
+        limit: float | None = None,
     ) -> None:
         super().__init__()
         p, widest = len(kinds), max(c if kind == "categorical" else 1 for kind, c in zip(kinds, columns, strict=True))
-        self.networks = PerNode(p, [sum(columns), *hidden, widest], activation)
+        self.networks = PerNode(p, [sum(columns), *hidden, widest], activation, limit)
         self.log_noise = nn.Parameter(torch.zeros(p))  # log s_j^2 of the continuous nodes
         owner = torch.repeat_interleave(torch.eye(p), torch.tensor(list(columns)), dim=0)  # (P, p), 1 where a column is a node's
         self.register_buffer("owner", owner)

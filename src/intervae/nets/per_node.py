@@ -27,12 +27,14 @@ class PerNode(nn.Module):
         n: networks.
         sizes: inputs, hidden units of each layer, outputs.
         activation: between the layers.
+        limit: largest norm of each layer's weights but the first; without one they are free.
 
     `layer_weights[l]` is (n, in, out) and `layer_biases[l]` (n, 1, out): row i belongs to network i alone.
     """
 
-    def __init__(self, n: int, sizes: Sequence[int], activation: UnitActivation = "elu") -> None:
+    def __init__(self, n: int, sizes: Sequence[int], activation: UnitActivation = "elu", limit: float | None = None) -> None:
         super().__init__()
+        self.limit = limit
         self.activation = _ACTIVATIONS[activation]
         pairs = list(pairwise(sizes))
         self.layer_weights = nn.ParameterList(nn.Parameter(torch.empty(n, fan_in, fan_out)) for fan_in, fan_out in pairs)
@@ -44,9 +46,17 @@ class PerNode(nn.Module):
 
     def forward(self, inputs: Tensor, first: Tensor | None = None) -> Tensor:
         """Inputs (n, B, in), or (B, in) for all alike, to outputs (n, B, out); `first` (n, in, out) in the place of the first layer's weights."""
-        weights, biases = list(self.layer_weights), list(self.layer_biases)
-        first = weights[0] if first is None else first
+        biases = list(self.layer_biases)
+        first = self.layer_weights[0] if first is None else first
         out = torch.baddbmm(biases[0], inputs.expand(len(first), -1, -1), first)
-        for weight, bias in zip(weights[1:], biases[1:], strict=True):
+        for weight, bias in zip(self.later, biases[1:], strict=True):
             out = torch.baddbmm(bias, self.activation(out), weight)
         return out
+
+    @property
+    def later(self) -> list[Tensor]:
+        """The weights (n, in, out) of all layers but the first, each network's within its limit."""
+        weights = list(self.layer_weights)[1:]
+        if self.limit is None:
+            return weights
+        return [weight / (weight.square().sum((1, 2), keepdim=True).sqrt() / self.limit).clamp(min=1.0) for weight in weights]
