@@ -371,18 +371,35 @@ def test_intervene_on_a_clip_shows_its_frames_and_those_that_follow(tmp_path: Pa
     behind = data.test.fields["background"][2:3]
     before = model.encode(data.test.images[2:3], background=behind)
     after = model.intervene(before, {"z2_0": 1.5})
-    rows = json.loads(shown.out)
-    assert [row["variable"] for row in rows] == list(model.latent_names)
-    assert [row["before"] for row in rows] == pytest.approx(before[0, :, 0].tolist(), abs=1e-5)
-    assert [row["after"] for row in rows] == pytest.approx(after[0, :, 0].tolist(), abs=1e-5)
+    rows = {row["variable"]: row for row in json.loads(shown.out)}
+    coming = [f"z{t}_{i}" for t in (4, 5) for i in range(4)]
+    assert list(rows) == [*model.latent_names[:12], *coming, *model.latent_names[12:]]
+    assert [rows[name]["before"] for name in model.latent_names] == pytest.approx(before[0, :, 0].tolist(), abs=1e-5)
+    assert [rows[name]["after"] for name in model.latent_names] == pytest.approx(after[0, :, 0].tolist(), abs=1e-5)
+    assert {name for name, row in rows.items() if row["changed"]} == {name for name, row in rows.items() if row["before"] != row["after"]}
+    assert rows["z2_0"]["changed"]
+    assert not rows["z1_0"]["changed"]
     widths = []
     for more in (["--steps", 2], []):
         succeeded(intervae(*ask, "--do", "z2_0=1.5", *more))
         with Image.open(tmp_path / "clip.png") as picture:
             widths.append(picture.width)
     assert widths[0] > widths[1]  # the two that follow take room
-    succeeded(intervae(*ask, "--do", "z5_0=1.5", "--steps", 2))
-    refused(intervae(*ask, "--do", "z5_0=1.5"), 1, "z5_0")
+    told = succeeded(intervae(*ask, "--do", "z5_0=1.5", "--steps", 2)).out.splitlines()
+    assert told[0].split() == ["variable", "before", "after", "change"]
+    assert [line.split()[::2][:2] for line in told if len(line.split()) == 4][1:] == [["z5_0", "1.5"]]  # it alone changed: nothing follows
+    foreseen = model.latents_over_time(data.test.images[2:3], background=behind, steps=2)
+    only = json.loads(succeeded(intervae(*ask, "--steps", 2, "--json")).out)
+    assert {row["variable"]: row["before"] for row in only} == pytest.approx({name: float(value) for name, value in foreseen.items()}, abs=1e-5)
+    assert not any(row["changed"] for row in only)
+    refused(intervae(*ask, "--do", "z5_0=1.5", "--steps", 1), 1, "frame 5 is beyond the 4 frames asked for; raise steps to 2")
+    refused(intervae(*ask), 2, "Missing option '--do', or --steps of a clip")
+    svg = tmp_path / "clip.svg"
+    for words, labels in (([], []), (["--do", "z5_0=1.5"], ["do(z5_0 = 1.5)"])):
+        succeeded(intervae(*ask[:-1], svg, "--steps", 2, *words))
+        for label in ("original", "without do()", *labels):
+            assert label in svg.read_text()
+    assert len(list(ET.parse(svg).iter("{http://www.w3.org/2000/svg}image"))) == 3 + 5 + 5  # the clip, and five frames without do() and with it
     refused(intervae(*ask, "--do", "z2_0=1", "--image", tmp_path / "clip.png"), 2, "trained on clips")
 
 

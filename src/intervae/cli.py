@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
 import intervae
 from intervae import commands, listing
@@ -306,14 +304,15 @@ def graph(
 def intervene(
     run: Run,
     do: Annotated[
-        list[str], typer.Option("--do", help="name=value in the variable's own units, or its category; several are done at once.", show_default=False)
-    ],
+        list[str] | None,
+        typer.Option("--do", help="name=value in the variable's own units, or its category; several are done at once.", show_default=False),
+    ] = None,
     path: Annotated[
         Path | None, typer.Option("--out", help="Picture to write: the original and the counterfactual.", show_default="strip.png; none with --json")
     ] = None,
     image: Annotated[Path | None, typer.Option(help="An image file; without it a test image of the run's data is used.", show_default=False)] = None,
     index: Annotated[int, typer.Option(min=0, help="Which test image or clip.")] = 0,
-    steps: Annotated[int, typer.Option(min=0, help="Of a clip: how many frames after its last one.")] = 0,
+    steps: Annotated[int, typer.Option(min=0, help="Of a clip: how many frames after its last one; needs no --do.")] = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -327,6 +326,8 @@ def intervene(
     more: dict[str, Any] = {}
     if image is not None:
         model = load(run, choose_device(device))
+    if not do and not steps:
+        raise UsageError("Missing option '--do', or --steps of a clip; see `intervae intervene --help`.")
         if model.spec.frames is not None:
             raise UsageError(f"--image {image}: {model.name} was trained on clips; choose one of the test clips with --index.")
         channels, *size = model.spec.image_shape
@@ -341,8 +342,9 @@ def intervene(
             more["background"] = chosen.fields["background"]
     if steps and model.spec.frames is None:
         raise UsageError(f"--steps {steps}: {model.name} was trained on single images, after which nothing follows.")
-    wanted = parse_do(do, model.spec.categories)
-    after = model.counterfactual(picture, wanted, **more, **({"steps": steps} if steps else {}))
+    more |= {"steps": steps} if steps else {}
+    wanted = parse_do(do or [], model.spec.categories)
+    after = model.counterfactual(picture, wanted, **more)
     done = []
     for name, value in wanted.items():
         variable = model.spec.variable(name) if name in model.spec.names else None
@@ -357,30 +359,23 @@ def intervene(
         if model.spec.frames is None:
             figures.strip(path, picture[0], after.cpu(), [", ".join(done)])
         else:
-            rows = [figures.ClipRow("original", picture[0]), figures.ClipRow(", ".join(done), after[0].cpu(), made=after.shape[1])]
-            figures.clip_rows(path, rows, heads=[str(t + 1) for t in range(after.shape[1])])
+            made = {"without do()": model.counterfactual(picture, {}, **more)} | ({", ".join(done): after} if done else {})
+            rows = [figures.ClipRow(label, clips[0].cpu(), made=clips.shape[1]) for label, clips in made.items()]
+            figures.clip_rows(path, [figures.ClipRow("original", picture[0]), *rows], heads=[str(t + 1) for t in range(after.shape[1])], pairs=3)
     if isinstance(model, CausalModel):
-        _show_change(model, model.encode(picture, **more), {name: value for name, value in wanted.items() if name in model.latent_names}, as_json)
+        before, now = _values(model, picture, wanted, more)
+        listing.print_changes(before, now, as_json, mark=model.spec.frames is not None)
     if not as_json:
         say(f"wrote {path}")
 
 
-def _show_change(model: Any, latents: Any, do: dict[str, float], as_json: bool) -> None:
-    """The variables before and after, in their own units; of a clip, those of its first window of frames."""
-    changed = model.intervene(latents, do)
-    rows = []
-    for i, name in enumerate(model.latent_names):
-        before, after = (float(model.to_units(i, z[:, i])) for z in (latents, changed))
-        rows.append({"variable": name, "before": before, "after": after})
-    if as_json:
-        print(json.dumps(rows, indent=2))
-        return
-    grid = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("variable", "before", "after"):
-        grid.add_column(column, justify="left" if column == "variable" else "right")
-    for row in rows:
-        grid.add_row(Text(row["variable"]), f"{row['before']:.4g}", f"{row['after']:.4g}")
-    out.print(grid)
+def _values(model: Any, picture: Any, do: dict[str, float], more: dict[str, Any]) -> list[dict[str, float]]:
+    """The variables before and after do(), in their own units; of a clip, those of every frame and of the frames that are yet to come."""
+    if model.spec.frames is not None:
+        return [{name: float(value) for name, value in model.latents_over_time(picture, wanted, **more).items()} for wanted in ({}, do)]
+    latents = model.encode(picture)
+    both = (latents, model.intervene(latents, {name: value for name, value in do.items() if name in model.latent_names}))
+    return [{name: float(model.to_units(i, z[:, i])) for i, name in enumerate(model.latent_names)} for z in both]
 
 
 @app.command()

@@ -54,6 +54,23 @@ def print_rows(rows: list[Row], columns: tuple[str, ...], as_json: bool) -> None
     out.print(grid)
 
 
+def print_changes(before: dict[str, float], after: dict[str, float], as_json: bool, *, mark: bool = False) -> None:
+    """Variables before and after do(), with `mark` by how much those changed that did; where none did, their values alone."""
+    rows = [{"variable": name, "before": old, "after": after[name], "changed": old != after[name]} for name, old in before.items()]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    columns = ["before", "after", *(["change"] if mark else [])] if before != after else ["value"]
+    grid = Table("variable", box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        grid.add_column(column, justify="right")
+    for name, old in before.items():
+        new = after[name]
+        shown = (f"{old:.4g}", f"{new:.4g}", f"{new - old:+.4g}" if new != old else "")
+        grid.add_row(Text(name), *shown[: len(columns)], style="bold" if mark and new != old else "")
+    out.print(grid)
+
+
 def print_page(text: str) -> None:
     """A results page: to a pipe as it is, to a person with its tables drawn; a long list of every number below a first table is left to the file."""
     from rich.markdown import Markdown

@@ -323,7 +323,35 @@ def test_do_at_any_time_travels_to_frames_that_are_yet_to_come(longer: Dataset) 
         model.extrapolate(clips, 3, do={"z9_0": 1.0})
 
 
+def test_latents_over_time_are_those_of_the_clip_and_what_the_equations_make_of_them(longer: Dataset) -> None:
+    model, clips = make(longer, STEADY), longer.test.images
+    plain = model.latents_over_time(clips, steps=2)
+    assert list(plain) == [f"z{t}_{i}" for t in range(1, 8) for i in range(2)] + ["b0", "b1", "b2"]
+    assert torch.allclose(torch.stack([plain[name] for name in model.latent_names], 1), model.encode(clips)[..., 0], atol=1e-5)
+    assert torch.allclose(plain["z6_1"], 2 * plain["z5_1"] - plain["z4_1"], atol=1e-4)
+    assert torch.allclose(plain["z7_1"], 2 * plain["z6_1"] - plain["z5_1"], atol=1e-4)
+    after = model.latents_over_time(clips, {"z6_0": 1.5}, steps=2)
+    assert [name for name in plain if not torch.equal(after[name], plain[name])] == ["z6_0", "z7_0"]
+    assert torch.equal(after["z6_0"], torch.full((len(clips),), 1.5))
+    assert torch.allclose(after["z7_0"], 3.0 - plain["z5_0"], atol=1e-4)
+    drawn = model.draw_frames(
+        torch.stack([torch.stack([after[f"z{t}_{i}"] for i in range(2)], 1) for t in range(1, 8)], 1), model.encode(clips)[:, 6:, 0]
+    )
+    assert torch.allclose(model.counterfactual(clips, {"z6_0": 1.5}, steps=2), drawn.clamp(0, 1), atol=1e-5)
+
+
 # ---- longer clips ---------------------------------------------------------------------------------------------------
+def test_reconstructions_and_counterfactuals_take_clips_of_any_length(longer: Dataset) -> None:
+    model, clips, behind = make(longer, STEADY, background="given"), longer.test.images, longer.test.fields["background"]
+    whole, short = (model.reconstruct(part, background=behind) for part in (clips, clips[:, :2]))
+    assert torch.allclose(short, whole[:, :2], atol=1e-6)
+    do = {"z2_0": 1.0}
+    moved, short = (model.counterfactual(part, do, background=behind) for part in (clips, clips[:, :3]))
+    assert torch.allclose(short, moved[:, :3], atol=1e-6)
+    with pytest.raises(QueryError, match="frames"):
+        model.reconstruct(clips[:, :0])
+
+
 def test_longer_clips_are_cut_into_windows_of_successive_frames(longer: Dataset) -> None:
     model = make(longer)
     clips = torch.arange(5.0)[None, :, None, None, None].expand(300, 5, 1, 16, 16)
@@ -379,6 +407,35 @@ def test_training_on_given_backgrounds_needs_them(data: Dataset, make_data: Any)
 
 
 # ---- wrong questions ------------------------------------------------------------------------------------------------
+def test_a_clip_of_another_length_or_shape_is_told_what_is_wrong_with_it(data: Dataset, make_data: Any, make_model: Any) -> None:
+    model, five = make(data), torch.zeros(2, 5, 1, 12, 12)
+    for clips in (five, five[0]):
+        with pytest.raises(
+            QueryError, match=r"clips of shape \(3, 1, 12, 12\) \(frames, channels, height, width\).*encode takes 3 frames.*any number"
+        ):
+            model.encode(clips)
+    with pytest.raises(QueryError, match=r"\(frames, channels, height, width\), not \(2, 3, 1, 12, 11\); resize or transpose"):
+        model.encode(five[:, :3, ..., 1:])
+    with pytest.raises(QueryError, match="a clip has frames"):
+        model.encode(five[0, 0])
+    with pytest.raises(QueryError, match=r"\(2, 5, 1, 12, 12\) is that of clips; give one frame of each.*temporal-causal-prior-vae"):
+        make_model("vae", make_data((1, 12, 12))).encode(five)
+
+
+def test_a_frame_beyond_those_asked_for_is_told(data: Dataset) -> None:
+    model, clips = make(data, STEADY), data.test.images
+    with pytest.raises(QueryError, match=r"do\(z9_0\): frame 9 is beyond the 4 frames asked for; raise steps to 6"):
+        model.extrapolate(clips, 1, do={"z9_0": 1.0})
+    model.extrapolate(clips, 6, do={"z9_0": 1.0})
+    for name in ("z0_0", "z2_5", "z" + 5000 * "9" + "_0"):
+        with pytest.raises(QueryError, match="unknown variable"):
+            model.counterfactual(clips, {name: 1.0})
+
+
+def test_the_words_for_clips_count_their_frames(data: Dataset) -> None:
+    assert "clips of 3 frames of (1, 12, 12), variables" in repr(data)
+
+
 def test_wrong_clips_and_backgrounds_are_refused_in_a_sentence(data: Dataset) -> None:
     model = make(data, background="given")
     good, behind = torch.full((2, 4, 1, 12, 12), 0.5), torch.full((2, 1, 12, 12), 0.5)

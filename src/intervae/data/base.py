@@ -222,7 +222,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         sizes = "/".join(str(len(s)) for s in (self.train, self.validation, self.test))
-        return f"Dataset({self.name}: {sizes} images of {self.spec.image_shape}, variables {', '.join(self.names) or '(none)'})"
+        samples = "images of" if self.spec.frames is None else f"clips of {self.spec.frames} frames of"
+        return f"Dataset({self.name}: {sizes} {samples} {self.spec.image_shape}, variables {', '.join(self.names) or '(none)'})"
 
     def select(self, names: Sequence[str]) -> Dataset:
         """The same images with only these variables, in this order; the true graph keeps its latents, which are no variables of the data."""

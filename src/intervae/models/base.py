@@ -172,16 +172,18 @@ class Model(nn.Module, ABC):
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
-    def as_images(self, images: Any) -> Tensor:
-        """Check what a person passes as images and bring it to the device as floats in [0, 1], (B, C, H, W)."""
-        tensor = as_tensor(images, "images")
+    def as_images(self, images: Any, *, any_length: bool = False) -> Tensor:
+        """Check what a person passes as images and bring it to the device as floats in [0, 1], (B, C, H, W).
+
+        Of a model of clips (B, T, C, H, W), T the number of frames of its data, or any from 1 on with `any_length`; (T, C, H, W) is one clip.
+        """
+        given = tensor = as_tensor(images, "images")
         shape = self.spec.image_shape if self.spec.frames is None else (self.spec.frames, *self.spec.image_shape)
         if tensor.ndim == len(shape):
             tensor = tensor[None]
-        if tuple(tensor.shape[1:]) != shape:
-            raise QueryError(
-                f"{self.name} was made for images of shape {shape} (channels, height, width), not {tuple(tensor.shape)}; resize or transpose them."
-            )
+        frames_may_differ = any_length and self.spec.frames is not None and tensor.ndim == 5 and tensor.shape[1] > 0
+        if tuple(tensor.shape[1:]) != ((tensor.shape[1], *shape[1:]) if frames_may_differ else shape):
+            raise self._wrong_shape(tuple(given.shape))
         if not len(tensor):
             raise QueryError("no images were given; give one at least.")
         if tensor.dtype == torch.uint8:
@@ -194,6 +196,20 @@ class Model(nn.Module, ABC):
                 f"float images must lie in [0, 1], these reach from {tensor.min():.3g} to {tensor.max():.3g}; divide by 255, or pass uint8."
             )
         return tensor
+
+    def _wrong_shape(self, given: tuple[int, ...]) -> QueryError:
+        """The error for pictures of another shape than the model was made for."""
+        shape, frames = self.spec.image_shape, self.spec.frames
+        if frames is None:
+            start = f"{self.name} was made for images of shape {shape} (channels, height, width), "
+            if len(given) == 5:
+                able = _able(lambda cls: cls.takes_clips)
+                return QueryError(f"{start}but shape {given} is that of clips; give one frame of each, such as clips[:, 0], or ask {able}.")
+            return QueryError(f"{start}not {given}; resize or transpose them.")
+        start = f"{self.name} was made for clips of shape {(frames, *shape)} (frames, channels, height, width), not {given}; "
+        if len(given) in (4, 5) and given[-3:] == shape:
+            return QueryError(f"{start}encode takes {frames} frames as its data has, reconstruct, counterfactual and extrapolate any number.")
+        return QueryError(start + ("a clip has frames: give several images." if given == shape else "resize or transpose them."))
 
     def as_latents(self, latents: Any) -> Tensor:
         """Check latents (B, n, k) and bring them to the device."""

@@ -7,6 +7,7 @@ Reduction: sum over pixels and latents, mean over the batch.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -348,8 +349,8 @@ class TemporalCausalPriorVAE(CausalModel):
 
     @torch.no_grad()
     def reconstruct(self, images: Any, labels: Any = None, *, background: Any = None) -> Tensor:
-        """Clips (B, T, C, H, W) again, every frame from its own latents: those beyond the first window as well."""
-        clips = self.as_images(images)
+        """Clips (B, T, C, H, W) of any length again, every frame from its own latents: those beyond the first window as well."""
+        clips = self.as_images(images, any_length=True)
 
         def again(part: Tensor, still: Tensor) -> Tensor:
             means = self.posterior(part)[0].unflatten(1, (-1, self.settings.latents))
@@ -361,12 +362,22 @@ class TemporalCausalPriorVAE(CausalModel):
     def counterfactual(self, images: Any, do: Do, labels: Any = None, *, background: Any = None, steps: int = 0) -> Tensor:
         """Clips (B, T, C, H, W) had `do` been done: names such as z1_0 (latent 0 of frame 1) or b0 set, later frames following by the equations
         with the noises that they have; and `steps` more frames after them."""
-        return self._roll(self.as_images(images), steps, do, background)
+        return self._roll(self.as_images(images, any_length=True), steps, do, background)
+
+    @torch.no_grad()
+    def latents_over_time(self, images: Any, do: Do | None = None, *, background: Any = None, steps: int = 0) -> dict[str, Tensor]:
+        """Every latent's values (B,) by its name, z1_0 to those of the last of T + `steps` frames, then b0, b1, ...: as read off the clips
+        (B, T, C, H, W), as foreseen in the frames after them, and as `do` makes them. `counterfactual` draws these."""
+        names, z, codes = self._latents_under(self.as_images(images, any_length=True), steps, do, background)
+        return dict(zip(names, torch.cat([z.flatten(1), codes], dim=1).unbind(1), strict=True))
 
     @torch.no_grad()
     def extrapolate(self, frames: Any, steps: int, *, background: Any = None, do: Do | None = None) -> Tensor:
         """The `steps` frames (B, steps, C, H, W) that follow clips (B, T, C, H, W) of window - 1 frames at least: the SEM's mean of the next frame
-        from the last ones, again and again. With `do`, had that been done in a frame of the clip (z1_0, ...) or of those that follow."""
+        from the last ones, again and again. With `do`, had that been done in a frame of the clip (z1_0, ...) or of those that follow.
+
+        Four dimensions are always one clip (T, C, H, W), never T single images: `clips[:, 0]`, the first frames of B clips, would be taken as one
+        clip of B frames. Keep the axis of time, `clips[:, :2]`, to go on from the first frames of each."""
         history, clips = self.settings.window - 1, self._frames(frames)
         if (isinstance(steps, int) and steps < 1) or clips.shape[1] < history:
             raise QueryError(f"extrapolate needs {history} frames at least and 1 step or more, not {clips.shape[1]} frames and {steps} steps.")
@@ -374,10 +385,20 @@ class TemporalCausalPriorVAE(CausalModel):
 
     def _roll(self, clips: Tensor, steps: int, do: Do | None, background: Any) -> Tensor:
         """Clips and the `steps` frames after them under `do`, (B, T + steps, C, H, W)."""
+        _, z, codes = self._latents_under(clips, steps, do, background)
+        return in_batches(lambda part, code: self.draw_frames(part, code).clamp(0, 1), z, codes)
+
+    def _latents_under(self, clips: Tensor, steps: int, do: Do | None, background: Any) -> tuple[tuple[str, ...], Tensor, Tensor]:
+        """Names of all latents, those of the frames and of the `steps` after them (B, T + steps, k), and the background's (B, c), under `do`."""
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
             raise QueryError(f"steps={steps!r} must be a whole number of frames, 0 or more.")
         k, size = self.settings.latents, self.settings.background_size
         names = tuple(f"z{t + 1}_{i}" for t in range(clips.shape[1] + steps) for i in range(k)) + tuple(f"b{i}" for i in range(size))
+        for name in do or {}:
+            named = re.fullmatch(r"z([1-9]\d{0,8})_\d{1,9}", str(name))
+            if named and int(named[1]) > clips.shape[1] + steps:
+                more = int(named[1]) - clips.shape[1]
+                raise QueryError(f"do({name}): frame {named[1]} is beyond the {clips.shape[1] + steps} frames asked for; raise steps to {more}.")
         changes = interventions(do, names, self.spec.categories)
 
         def act(first: int, values: Tensor) -> Tensor:
@@ -393,7 +414,7 @@ class TemporalCausalPriorVAE(CausalModel):
                 value = before[t] + (value - self._foresee(before, t, before[0]))
             after.append(act(t * k, value))
         codes = act(len(names) - size, in_batches(self.background_encoder, self._behind(clips, background)))
-        return in_batches(lambda z, code: self.draw_frames(z, code).clamp(0, 1), torch.stack(after, dim=1), codes)
+        return names, torch.stack(after, dim=1), codes
 
     def _foresee(self, frames: Sequence[Tensor], t: int, like: Tensor) -> Tensor:
         """What the equations make of frame t (from 0) of those before it, each (B, k) as `like` is."""
