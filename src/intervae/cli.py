@@ -323,11 +323,11 @@ def intervene(
     from intervae.models.causal import CausalModel
     from intervae.training import choose_device
 
+    if not do and not steps:
+        raise UsageError("Missing option '--do', or --steps of a clip; see `intervae intervene --help`.")
     more: dict[str, Any] = {}
     if image is not None:
         model = load(run, choose_device(device))
-    if not do and not steps:
-        raise UsageError("Missing option '--do', or --steps of a clip; see `intervae intervene --help`.")
         if model.spec.frames is not None:
             raise UsageError(f"--image {image}: {model.name} was trained on clips; choose one of the test clips with --index.")
         channels, *size = model.spec.image_shape
