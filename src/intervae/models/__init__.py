@@ -13,6 +13,7 @@ from intervae.models.causal_gan import CausalGAN
 from intervae.models.causal_prior_vae import CausalPriorVAE
 from intervae.models.causal_vae import CausalVAE
 from intervae.models.causal_vae_unsup import CausalVAEUnsup
+from intervae.models.cmcl import CMCL
 from intervae.models.condition_vae import ConditionVAE
 from intervae.models.ct_vae import CTVAE
 from intervae.models.dc_ign import DCIGN
@@ -47,6 +48,7 @@ MODELS: dict[str, type[Model]] = {
         InfoGAN,
         CausalGAN,
         DCIGN,
+        CMCL,
         CTVAE,
         MCQVAE,
         VQVAE,
@@ -66,6 +68,7 @@ def create(name: str, data: Dataset, *, seed: int = 0, **settings: Any) -> Model
 
 
 __all__ = [
+    "CMCL",
     "CTVAE",
     "DCIGN",
     "DIPVAE",
