@@ -182,7 +182,10 @@ def train(
     net = create(model, dataset, seed=seed, **of_model)
     say(f"training {model} on {dataset.name}, seed {seed}, into {run}")
     result = fit(net, dataset, seed=seed, out=run, device=device, resume=resume, overwrite=overwrite, **of_training)
-    say(f"trained in {result.seconds:.0f} s")
+    if result.earlier == result.seconds:
+        say(f"{run} had been trained to its end, in {result.seconds:.0f} s; nothing was left to do")
+    else:
+        say(f"trained in {result.seconds:.0f} s" + (f", {result.earlier:.0f} s of them before it was stopped" if result.earlier else ""))
     if pictures:
         _evaluate(net, dataset, run, None, False)
         _draw(net, dataset, run)
