@@ -8,7 +8,7 @@ import warnings
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +19,6 @@ import torch
 from intervae.causal.graph import CausalGraph
 from intervae.data.base import Dataset, Variable, build_dataset
 from intervae.data.simulators import Pendulum
-from intervae.data.transitions import DatasetTransitions, Transitions
 from intervae.models import MODELS, Model, create
 
 torch.set_num_threads(1)
@@ -99,17 +98,6 @@ def make_model() -> Callable[..., Any]:
         return create(name, data, **{**settings, **QUICK.get(name, lambda _: {})(data), **changes})
 
     return make
-
-
-def random_pairs(data: Dataset, actions: tuple[str, ...] = ("a+1", "a-1", "b+1", "b-1")) -> Dataset:
-    """The same data with pairs that mean nothing: every row and another one, and an action."""
-
-    def pairs(rows: int) -> Transitions:
-        before, names = torch.arange(rows), tuple(name[:-2] for name in actions[::2])
-        return Transitions(before, before.roll(1), before % len(actions), actions, torch.arange(len(actions)) // 2, names)
-
-    made = DatasetTransitions(*(pairs(len(split)) for split in (data.train, data.validation, data.test)))
-    return replace(data, transitions=made, actions=actions)
 
 
 def _make_data(

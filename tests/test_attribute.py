@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from command import intervae, refused, succeeded
-from conftest import random_pairs
 from intervae.data.base import Dataset
 from intervae.models import Model
 from intervae.report import write_figures
+from pairs import random_pairs
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 import intervae.training.loop as loop
-from conftest import random_pairs
 from intervae.data.base import Batch, Dataset
 from intervae.data.simulators import Motion
 from intervae.errors import QueryError
@@ -26,6 +25,7 @@ from intervae.models.causal import CausalModel
 from intervae.models.mcq_vae import MCQVAE
 from intervae.models.phases import Phase
 from intervae.models.storage import load_model
+from pairs import random_pairs
 
 QUERIES = ("graph", "counterfactual", "act", "attribute", "extrapolate")
 BATCH_TERMS: dict[str, set[str]] = {  # terms that are no mean over samples by design: model -> names

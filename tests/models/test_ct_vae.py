@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 
-from conftest import random_pairs
 from intervae.causal.transition import NONE
 from intervae.data.base import Batch, Dataset, Split, Variable, build_dataset
 from intervae.data.transitions import with_transitions
@@ -22,6 +21,7 @@ from intervae.evaluation import evaluate
 from intervae.models import create
 from intervae.models.ct_vae import CTVAE
 from intervae.models.mcq_vae import MCQVAE
+from pairs import random_pairs
 
 SQUARES = {"channels": (24, 48), "features": 32, "codes": 64, "blocks": 1, "epochs": 60, "batch_size": 16, "learning_rate": 2e-3}
 TRANSITIONS = {"width": 48, "mix": (1, 4, 1), "transition_epochs": 12, "transition_batch": 48, "transition_rate": 8e-3}
