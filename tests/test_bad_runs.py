@@ -200,7 +200,7 @@ def test_what_stands_in_the_way_of_a_new_run_is_left_alone(run: Path, tmp_path: 
     refused(intervae(*train, run), 1, "already holds a run", "--resume", "--overwrite")
     for more in ([], ["--overwrite"]):
         refused(intervae(*train, tmp_path / "thesis", *more), 1, "not empty and not a run of intervae")
-        refused(intervae(*train, tmp_path / "file", *more), 1, "not a run of intervae")
+        refused(intervae(*train, tmp_path / "file", *more), 1, "is a file, and a run needs a folder")
         refused(intervae(*train, tmp_path / "file" / "run", *more), 1, "is not a folder")
     assert contents(tmp_path) == before
 
@@ -224,7 +224,7 @@ def test_a_folder_without_permission_to_write(run: Path, tmp_path: Path) -> None
 def test_what_cannot_be_resumed_is_left_as_it_is(run: Path, tmp_path: Path) -> None:
     train = [*TRAIN, *PENDULUM, "--graph", "true", "--no-pictures", "--resume", "--out"]
     before = contents(run)
-    refused(intervae(*train, tmp_path / "nowhere"), 1, "has no config.json")
+    refused(intervae(*train, tmp_path / "nowhere"), 1, "does not exist", "start it without --resume")
     assert not (tmp_path / "nowhere").exists()
     refused(intervae(*train, run, "--seed", 1), 1, "was started otherwise", "seed was 0, now 1")
     refused(intervae(*train, run, "--set", "dims=3"), 1, "was started otherwise", "settings.dims was 2, now 3")

@@ -16,7 +16,7 @@ import intervae.models.causal_prior_vae as module
 from intervae.causal.sem_alignment import affine_score, fit_affine
 from intervae.data.base import Batch, Dataset
 from intervae.data.simulators import Parabola
-from intervae.errors import DataError, QueryError, UsageError
+from intervae.errors import DataError, QueryError, TrainingError, UsageError
 from intervae.models import CausalPriorVAE
 from intervae.models.causal_prior_vae import Posterior, allowed_edges
 from intervae.models.storage import load_model
@@ -272,6 +272,31 @@ def test_a_run_stored_in_the_middle_of_the_trial_goes_on(data: Dataset, tmp_path
     model = CausalPriorVAE(data.spec, **settings)
     model.fit(data, seed=4, out=tmp_path / "run", resume=True)
     assert torch.equal(model.encode(data.test.images), whole.encode(data.test.images))
+
+
+def test_a_start_that_collapsed_comes_last_and_only_a_first_phase_without_any_other_fails(data: Dataset) -> None:
+    model = CausalPriorVAE(data.spec, **{**SMALL, "restarts": 3, "finalists": 2})
+
+    def collapse(turn: int) -> None:
+        with torch.no_grad():
+            for name, stack in model._start("encoder").stacks.items():
+                if name.endswith("weight"):
+                    stack[turn] = 0.0
+
+    collapse(0)
+    model.align(data, 0)
+    assert [score > -math.inf for score in model.scores.tolist()] == [True, True, False]
+    collapse(0)
+    collapse(1)
+    placed = model._start("encoder").network(0)["alignment"]
+    model.choose(data, 0)  # after the trial the map of before stays
+    assert model.trial_scores.tolist() == [-math.inf, -math.inf]
+    assert torch.equal(model.encoder.alignment, placed)
+    model = CausalPriorVAE(data.spec, **{**SMALL, "restarts": 2})
+    collapse(0)
+    collapse(1)
+    with pytest.raises(TrainingError, match="the latents of no start vary in every direction after the first phase; raise first_epochs"):
+        model.align(data, 0)
 
 
 def test_the_score_of_a_start_is_that_of_its_latents(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

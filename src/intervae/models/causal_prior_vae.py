@@ -24,7 +24,7 @@ from intervae.causal.sem import SEM
 from intervae.causal.sem_alignment import affine_score, fit_affine
 from intervae.causal.sem_divergence import Kind, divergence
 from intervae.data.base import Batch, Dataset, Spec
-from intervae.errors import DataError, QueryError, UsageError
+from intervae.errors import DataError, QueryError, TrainingError, UsageError
 from intervae.models.base import as_tensor, in_batches
 from intervae.models.causal import CausalModel
 from intervae.models.phases import Optimiser, Phase, Player, Schedule, Terms
@@ -251,8 +251,9 @@ class CausalPriorVAE(CausalModel):
 
         This looks at training images and the prior alone. The decoder's first layer undoes the map, so that every picture stays as it was.
         """
-        best = self._place_best(data, seed, self._finalists)
-        self.scores.copy_(best)
+        self.scores.copy_(self._place_best(data, seed, self._finalists))
+        if self.scores[0] == -math.inf:
+            raise TrainingError("the latents of no start vary in every direction after the first phase; raise first_epochs, or lower first_beta.")
 
     def choose(self, data: Dataset, seed: int) -> None:
         """After the trial: align the finalists once more, and leave the one whose latents are most like the prior."""
@@ -260,23 +261,35 @@ class CausalPriorVAE(CausalModel):
 
     @torch.no_grad()
     def _place_best(self, data: Dataset, seed: int, count: int) -> Tensor:
-        """Align the `count` best of the starts and leave them alone, a single one as the model's own networks; the scores of all, largest first."""
-        scores, coupled = torch.zeros(len(self._start("encoder"))), list(self.sem.coupled)
-        for turn in range(len(scores) if len(scores) > 1 else 0):
-            self._take(turn)
-            means = self._coupled_means(data, seed)
-            fitted = fit_affine(means, self.sem, coupled, seed=seed, samples=RANKED_ON, steps=RANKED_STEPS)
-            scores[turn] = affine_score(means, self.sem, coupled, *fitted)
+        """Align the `count` best of the starts and leave them alone, a single one as the model's own networks; the scores of all, largest first.
+
+        A start whose latents do not vary in every direction comes last, and keeps the map that it has.
+        """
+        coupled = list(self.sem.coupled)
+        scores = torch.tensor([self._score(turn, data, seed) for turn in range(len(self._start("encoder")))])
         order = scores.argsort(descending=True, stable=True)
         for turn in order[:count].tolist():
             self._take(turn)
-            self.place(coupled, *fit_affine(self._coupled_means(data, seed), self.sem, coupled, seed=seed))
+            if scores[turn] > -math.inf:
+                self.place(coupled, *fit_affine(self._coupled_means(data, seed), self.sem, coupled, seed=seed))
             for part in PARTS:
                 self._start(part).put(turn, getattr(self, part))
         self._take(int(order[0]))
         for part in PARTS:
             self._start(part).keep(order[:count].tolist() if count > 1 else [])
         return scores[order]
+
+    def _score(self, turn: int, data: Dataset, seed: int) -> float:
+        """How much like the prior an affine map makes the latents of a start: nothing to compare where there is one alone."""
+        if len(self._start("encoder")) == 1:
+            return 0.0
+        self._take(turn)
+        means, coupled = self._coupled_means(data, seed), list(self.sem.coupled)
+        try:
+            fitted = fit_affine(means, self.sem, coupled, seed=seed, samples=RANKED_ON, steps=RANKED_STEPS)
+        except TrainingError:
+            return -math.inf
+        return affine_score(means, self.sem, coupled, *fitted)
 
     def _start(self, part: str) -> Stacked:
         found = self.starts[part]
