@@ -8,7 +8,7 @@ python benchmarks/discovery.py --seeds 5 --ours      # tables of the same family
 INTERVAE_ORACLES names the folder that holds graphs/*.npz (X and the true B); without it, tables are made here. The peers are looked for in this
 interpreter: make a virtual environment of its own for them (`pip install -e . dagma gcastle causal-learn`) and run this file with its Python.
 Every learner gets the table in its own units, as the peers take it, on one thread. gcastle's NotearsNonlinear is its copy of NOTEARS-MLP.
-Settings are one set for all tables; ours were chosen on tables made here, not on those of INTERVAE_ORACLES.
+Settings are one set for all tables; ours were chosen mainly on tables made here, but those of INTERVAE_ORACLES were seen before the last were fixed.
 """
 
 from __future__ import annotations
