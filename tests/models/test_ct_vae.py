@@ -197,7 +197,7 @@ def test_pictures_are_encoded_once(few: Dataset, monkeypatch: pytest.MonkeyPatch
 
 # ---- defects of the authors' code that concern the whole model -----------------------------------------------------
 def test_answers_are_always_the_same_unless_graphs_are_drawn(trained: CTVAE, data: Dataset) -> None:
-    """Defect 8: eval() stayed stochastic."""
+    """Defect 8: answers in evaluation mode stayed stochastic."""
     before, after = data.test.images[:20], data.test.images[20:40]
     plain = trained.attribute(before, after)
     assert torch.equal(plain, trained.attribute(before, after))
