@@ -18,6 +18,7 @@ _EXPORTS = {
     "create": "intervae.models",
     "load": "intervae.models",
     "MODELS": "intervae.models",
+    "heat_map": "intervae.models.heat_maps",
     "discover": "intervae.discovery",
     "evaluate": "intervae.evaluation",
     "fit": "intervae.training",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from intervae.models import MODELS as MODELS
     from intervae.models import create as create
     from intervae.models import load as load
+    from intervae.models.heat_maps import heat_map as heat_map
     from intervae.training import fit as fit
 
 

@@ -57,6 +57,8 @@ _EXPORTS = {
     "confusion_matrix": "actions",
     "concept_information": "concepts",
     "diversity": "collapse",
+    "heat_map_energy": "heat_maps",
+    "heat_map_iou": "heat_maps",
     "mode_shares": "collapse",
 }
 
@@ -85,6 +87,8 @@ if TYPE_CHECKING:
     from intervae.metrics.disentanglement import mutual_information_matrix as mutual_information_matrix
     from intervae.metrics.graphs import edge_curves as edge_curves
     from intervae.metrics.graphs import graph_metrics as graph_metrics
+    from intervae.metrics.heat_maps import heat_map_energy as heat_map_energy
+    from intervae.metrics.heat_maps import heat_map_iou as heat_map_iou
     from intervae.metrics.importance import dci as dci
     from intervae.metrics.importance import importance_matrix as importance_matrix
     from intervae.metrics.information import mic as mic

@@ -1,0 +1,124 @@
+"""Heat maps of a latent (Grad-CAM++, CMCL's Fig. 5), for every model whose encoder has convolutions, and which latent goes with which column."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intervae.data.base import Dataset
+from intervae.errors import QueryError, unknown
+from intervae.models.base import Model, answers, as_tensor, ask
+from intervae.models.cmcl_queries import CrossModalQueries
+from intervae.nets.heat_maps import enlarge, feature_blocks, grad_cam, maps_and_gradient
+
+AT_ONCE = 64  # pictures whose feature maps are held together
+TRAINING_ROWS = 2000  # on which the sign of a latent is decided
+
+
+def heat_map(model: Model, images: Any, latent: str, *, sign: int = 1, block: int = -1, labels: Any = None) -> Tensor:
+    """Where in each picture the features are that make a latent large (`sign=1`) or small (`sign=-1`): Grad-CAM++ of its posterior mean.
+
+    Arguments:
+        images: (B, C, H, W).
+        latent: one of `model.latent_names`; of several dims, their sum.
+        sign: a latent may be large or small where what it stands for is there; `link` tells which.
+        block: of the encoder's convolutions, between two changes of size: -1 the last, as the paper has it, -2 the one before, of twice the size.
+        labels: (B, d), where the encoder needs them.
+
+    Returns:
+        (B, H, W) in [0, 1] on the CPU, each picture's map scaled by itself; 0 everywhere where nothing raises the latent.
+    """
+    if latent not in model.latent_names:
+        raise unknown("latent", latent, model.latent_names, QueryError)
+    if sign not in (1, -1):
+        raise QueryError(f"sign={sign!r} must be 1 or -1: whether the map is of the latent or of its negative.")
+    if model.spec.frames is not None or not model.latents_are_variables:
+        raise QueryError(f"{model.name} has no latents of single pictures that a heat map could be drawn of.")
+    given = as_tensor(images, "images")
+    given = given[None] if given.ndim == 3 else given
+    table = None if labels is None else model.as_labels(labels, len(given))
+    place = model.latent_names.index(latent)
+    blocks = encoder_blocks(model, given[:1], None if table is None else table[:1])
+    if not -len(blocks) <= block < len(blocks):
+        raise QueryError(f"block={block}: the encoder of this {model.name} has {len(blocks)} blocks of convolutions; use -1 to -{len(blocks)}.")
+
+    def target(rows: slice) -> Tensor:
+        return sign * model.encode(given[rows], None if table is None else table[rows])[:, place].sum(1)
+
+    found, training = [], model.training
+    model.eval()
+    try:
+        for start in range(0, len(given), AT_ONCE):
+            rows = slice(start, start + AT_ONCE)
+            small = grad_cam(*maps_and_gradient(blocks[block], lambda rows=rows: target(rows)))  # type: ignore[misc]
+            found.append(enlarge(small, (given.shape[-2], given.shape[-1])).cpu())
+    finally:
+        model.train(training)
+    return torch.cat(found)
+
+
+def encoder_blocks(model: Model, images: Tensor, labels: Any = None) -> list[torch.nn.Module]:
+    """The last layer of each block of convolutions that encode() goes through; refused where there are none."""
+    blocks = feature_blocks(model, lambda: model.encode(images, labels))
+    if not blocks:
+        raise QueryError(f"the encoder of this {model.name} has no convolutions, so there is no heat map; use a convolutional network.")
+    return blocks
+
+
+# ---- which latent goes with which column ----------------------------------------------------------------------------
+class Link(NamedTuple):
+    """A column and the latent that goes with it."""
+
+    column: str
+    latent: str
+    edge: str  # "column -> latent", "latent -> column", or "" where the model has no graph or no such edge in it
+    weight: float  # of the edge; without one the influence, or the absolute correlation
+    sign: int  # of their correlation on training rows; 1 for a categorical column
+
+    @property
+    def words(self) -> str:
+        """Such as "covid -> z0", or "covid ... z0 (no edge)"."""
+        ends = (self.latent, self.column) if self.edge == "latent -> column" else (self.column, self.latent)
+        return f"{ends[0]} {'->' if self.edge else '...'} {ends[1]}{'' if self.edge else ' (no edge)'}"
+
+
+def link(model: Model, data: Dataset, column: str) -> Link:
+    """The latent that goes with a column: the strongest edge between the two kinds, in either direction.
+
+    Without an edge, the latent with the largest influence (CMCL) or the largest absolute correlation on training rows (models without a graph
+    over latents and columns).
+    """
+    if column not in data.names:
+        raise unknown("column", column, data.names, QueryError)
+    part = data.train[torch.arange(min(len(data.train), TRAINING_ROWS))]
+    latents = ask(model, "encode", part).double().sum(-1).numpy()  # (N, n)
+    values = part.labels[:, data.names.index(column)].double().cpu().numpy()
+    correlations = np.array([_correlation(latents[:, i], values) for i in range(latents.shape[1])])
+    names, n = model.latent_names, len(model.latent_names)
+    edge, strengths = "", np.abs(correlations)
+    if answers(type(model), "graph") and column not in names and set(model.graph.names) >= {*names, column}:
+        found, into = (_between(model.graph.names, model.graph.weights, names, column, away) for away in (True, False))
+        if max(found.max(), into.max()) > 0:
+            edge = "column -> latent" if found.max() >= into.max() else "latent -> column"
+            strengths = np.maximum(found, into)
+        elif isinstance(model, CrossModalQueries):
+            influence = model.influence.double().cpu().numpy()
+            place = model.node_names.index(column)
+            strengths = np.maximum(influence[place, :n], influence[:n, place])
+    best = int(strengths.argmax())
+    categorical = data.variables[data.names.index(column)].kind == "categorical"
+    return Link(column, names[best], edge, float(strengths[best]), 1 if categorical or correlations[best] >= 0 else -1)
+
+
+def _between(nodes: tuple[str, ...], weights: np.ndarray, latents: tuple[str, ...], column: str, away: bool) -> np.ndarray:
+    """(n,) absolute weights of column -> latent, or (not away) of latent -> column."""
+    places, end = [nodes.index(name) for name in latents], nodes.index(column)
+    return np.abs(weights[end, places] if away else weights[places, end])
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """0 where one of them is constant."""
+    return float(np.corrcoef(a, b)[0, 1]) if a.std() > 0 and b.std() > 0 else 0.0
