@@ -13,6 +13,7 @@ import torch
 
 from intervae.data import Neighbours, Split, TransitionSplit, Variable, action_factors, build_dataset, load_data, reload, with_transitions
 from intervae.data.simulators import Pendulum
+from intervae.data.transitions import Transitions
 from intervae.errors import DataError, UsageError
 
 SIZES = (3, 4, 5)
@@ -260,6 +261,13 @@ def test_a_batch_of_pairs_holds_both_pictures_and_the_action():
 
 
 # ---- what is refused ----------------------------------------------------------------------------------------------------
+def test_pairs_over_cached_codes_are_on_the_device_of_the_codes():
+    pool = Split(codes=torch.zeros(4, 3, dtype=torch.int16, device="meta"))
+    assert pool.device.type == "meta"
+    pairs = Transitions(*(torch.zeros(2, dtype=torch.int64) for _ in range(3)), ("a+1", "a-1"), torch.zeros(2, dtype=torch.int64), ("a",))
+    assert TransitionSplit(pool, pairs).transitions.before.device.type == "meta"
+
+
 def test_two_pictures_with_the_same_factors_are_refused():
     table = np.concatenate([grid_table(), grid_table()[7:8]])
     with pytest.raises(DataError, match=r"made: two pictures have the same factors \(shape number 0, angle number 1, shade number 2\).*unique=False"):

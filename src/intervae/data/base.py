@@ -140,8 +140,9 @@ class Split:
         given = {name: tensor for name, tensor in {"images": images, "labels": labels, **fields}.items() if tensor is not None}
         if not given:
             raise DataError("a split needs images or another field with one row per sample.")
-        rows = len(next(iter(given.values())))
-        self.fields: dict[str, Tensor] = {**given, "labels": given.get("labels", torch.zeros(rows, 0))}
+        first = next(iter(given.values()))
+        rows = len(first)
+        self.fields: dict[str, Tensor] = {**given, "labels": given.get("labels", torch.zeros(rows, 0, device=first.device))}
         for name, tensor in self.fields.items():
             if len(tensor) != rows:
                 raise DataError(f"field {name!r} has {len(tensor)} rows, but there are {rows} {next(iter(given))}.")
