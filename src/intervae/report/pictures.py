@@ -10,10 +10,12 @@ import numpy as np
 import torch
 
 from intervae import figures
-from intervae.data.base import Dataset, Variable
+from intervae.data.base import Dataset, Split, Variable
 from intervae.models.base import Model, answers, ask
 from intervae.models.causal import CausalModel
+from intervae.models.cmcl_queries import CrossModalQueries
 from intervae.models.ct_vae import CTVAE
+from intervae.models.heat_maps import has_heat_maps, heat_map, link
 
 SHOWN = 8  # images in a picture
 SHOWN_CLIPS = 4
@@ -50,7 +52,28 @@ def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
         written += _label_figures(model, data, out)
     if isinstance(model, CTVAE):
         written += _transition_figures(model, data, out)
+    if isinstance(model, CrossModalQueries) and has_heat_maps(model, data.test):
+        written.append(out / "heat_maps.png")
+        figures.heat_maps(written[-1], heat_map_rows(model, data, part))
     return written
+
+
+def heat_map_rows(model: CrossModalQueries, data: Dataset, part: Split, *, block: int = -1) -> list[figures.HeatMapRow]:
+    """CMCL's Fig. 5: for each column the latent that goes with it, in which direction, and where in the pictures of `part` it is read off."""
+    rows = []
+    for i, variable in enumerate(data.variables):
+        found = link(model, data, variable.name)
+        labels = part.labels if model.needs_labels else None
+        maps = heat_map(model, part.images, found.latent, sign=found.sign, block=block, labels=labels)
+        values = [_worded(variable, float(value)) for value in part.labels[:, i]]
+        masks = part.fields["mask"].cpu().bool() if "mask" in part.fields else None
+        label = f"{found.words}, map of {'-' if found.sign < 0 else ''}{found.latent}"
+        rows.append(figures.HeatMapRow(label, part.images, maps, masks, values))
+    return rows
+
+
+def _worded(variable: Variable, value: float) -> str:
+    return variable.categories[round(value)] if variable.categories else f"{value:.3g}"
 
 
 def _transition_figures(model: CTVAE, data: Dataset, out: Path) -> list[Path]:
