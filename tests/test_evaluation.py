@@ -24,7 +24,8 @@ from intervae.metrics.base import Measurement
 from intervae.models.base import Model
 from intervae.report import write_figures
 
-MEASURED_HERE = [name for name in METRICS if name != "actions"]  # those need a model of transitions: tests/models/test_ct_vae.py
+ELSEWHERE = ("actions", "heat_map")  # need a model of transitions (tests/models/test_ct_vae.py), or masks (tests/models/test_latent_heat_maps.py)
+MEASURED_HERE = [name for name in METRICS if name not in ELSEWHERE]
 DEFAULT = {name for name in MEASURED_HERE if not METRICS[name].on_request}
 
 

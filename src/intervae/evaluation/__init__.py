@@ -75,6 +75,12 @@ METRICS: dict[str, Metric] = {
         measures.with_actions,
         measures.actions,
     ),
+    "heat_map": Metric(
+        "heat maps of the latent that goes with a column: their share inside the true mask, and their overlap with it",
+        "data with masks, some of them in the test split, and a model whose encoder has convolutions",
+        measures.with_masks,
+        measures.heat_maps,
+    ),
     "active_units": Metric("latent dims that the encoder uses", "two test images or more", lambda s: len(s.labels) > 1, measures.active_units),
     "mig": Metric("mutual information gap", _LABELS, measures.with_labels, measures.disentanglement("mig")),
     "dci": Metric("disentanglement, completeness and informativeness", f"two {_LABELS}", measures.with_two_labels, measures.disentanglement("dci")),

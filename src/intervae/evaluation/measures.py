@@ -18,6 +18,7 @@ from intervae.evaluation.subject import Subject
 from intervae.metrics.base import Measurement
 from intervae.models.base import Model, answers, ask
 from intervae.models.causal import CausalModel
+from intervae.models.heat_maps import has_heat_maps, heat_map, link
 
 Measure = Callable[[Subject], list[Measurement]]
 COUNTERFACTUAL_IMAGES = 512
@@ -26,6 +27,7 @@ FITTING = threading.Lock()
 LIKELIHOOD_IMAGES, LIKELIHOOD_SAMPLES = 128, 64
 DIVERSITY_IMAGES = 512
 ACTION_PAIRS = 20_000
+HEAT_MAP_IMAGES = 512
 
 
 def r2(subject: Subject) -> list[Measurement]:
@@ -138,6 +140,26 @@ def actions(subject: Subject) -> list[Measurement]:
     ]
 
 
+def heat_maps(subject: Subject) -> list[Measurement]:
+    """Of the latent that goes with the column which best tells, on training rows, whether there is a mask."""
+    model, data, part = subject.model, subject.data, subject.part(HEAT_MAP_IMAGES)
+    column = data.names[int(np.abs(_with_masks(data.train)).argmax())]
+    chosen = link(model, data, column)
+    labels = part.labels if model.needs_labels else None
+    maps = heat_map(model, part.images, chosen.latent, sign=chosen.sign, labels=labels).numpy()
+    masks = part.fields["mask"].cpu().numpy()
+    about = {"column": column, "latent": chosen.latent, "edge": chosen.words, "sign": chosen.sign}
+    found = metrics.heat_map_energy(maps, masks), metrics.heat_map_iou(maps, masks)
+    return [replace(m, parameters={**m.parameters, **about}) for m in found]
+
+
+def _with_masks(split: Split) -> np.ndarray:
+    """(n,) correlation of each column with whether a picture has a mask."""
+    there = split.fields["mask"].flatten(1).any(1).double().cpu().numpy()
+    columns = split.labels.double().cpu().numpy().T
+    return np.array([np.corrcoef(column, there)[0, 1] if column.std() > 0 and there.std() > 0 else 0.0 for column in columns])
+
+
 def active_units(subject: Subject) -> list[Measurement]:
     return [metrics.active_units(subject.latents, subject.model.latent_names)]
 
@@ -197,6 +219,12 @@ def with_some_graph(subject: Subject) -> bool:
 
 def with_actions(subject: Subject) -> bool:
     return answers(type(subject.model), "attribute") and subject.data.transitions is not None
+
+
+def with_masks(subject: Subject) -> bool:
+    data = subject.data
+    marked = "mask" in data.train.fields and "mask" in data.test.fields and bool(subject.part(HEAT_MAP_IMAGES).fields["mask"].any())
+    return marked and bool(data.variables) and has_heat_maps(subject.model, data.test)
 
 
 def with_weights(subject: Subject) -> bool:

@@ -3,6 +3,7 @@
 from intervae.figures.clips import ClipRow, clip_interventions, clip_rows, overlay, response_maps
 from intervae.figures.curves import scatter, training_curves
 from intervae.figures.graphs import draw_graph
+from intervae.figures.heat_maps import HeatMapRow, heat_maps
 from intervae.figures.images import InterventionRow, interventions, reconstructions
 from intervae.figures.latents import prior_and_posterior
 from intervae.figures.matrices import adjacency_history
@@ -12,6 +13,7 @@ from intervae.figures.results import curves_over, depth_curves, grouped_bars, ra
 
 __all__ = [
     "ClipRow",
+    "HeatMapRow",
     "InterventionRow",
     "MechanismPanel",
     "SweepRow",
@@ -22,6 +24,7 @@ __all__ = [
     "depth_curves",
     "draw_graph",
     "grouped_bars",
+    "heat_maps",
     "interventions",
     "mechanisms",
     "overlay",

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intervae.data.base import Dataset
+from intervae.data.base import Dataset, Split
 from intervae.errors import QueryError, unknown
 from intervae.models.base import Model, answers, as_tensor, ask
 from intervae.models.cmcl_queries import CrossModalQueries
@@ -66,6 +66,14 @@ def encoder_blocks(model: Model, images: Tensor, labels: Any = None) -> list[tor
     if not blocks:
         raise QueryError(f"the encoder of this {model.name} has no convolutions, so there is no heat map; use a convolutional network.")
     return blocks
+
+
+def has_heat_maps(model: Model, split: Split) -> bool:
+    """Whether `heat_map` can be asked."""
+    if model.spec.frames is not None or not model.latents_are_variables:
+        return False
+    part = split[:1]
+    return bool(feature_blocks(model, lambda: model.encode(part.images, part.labels if model.needs_labels else None)))
 
 
 # ---- which latent goes with which column ----------------------------------------------------------------------------
