@@ -1,8 +1,8 @@
 """Greedy equivalence search (Chickering 2002): grow, then shrink, a class of DAGs by the best-scoring insertion or deletion of an edge.
 
 Two scores: BIC of linear Gaussian relations, and the generalised score of `generalised_score.py` for any relations and kinds of variables. Edges
-that the class leaves undirected are the result's `ambiguous` ones. With prior knowledge the class is where a greedy search over single DAGs
-starts, in which every step keeps to the knowledge.
+that the class leaves undirected are the result's `ambiguous` ones. With prior knowledge pairs that are forbidden either way are never scored, and
+the class is where a greedy search over single DAGs starts, in which every step keeps to the knowledge.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class Move(NamedTuple):
 
 
 class Search:
-    """The class of DAGs on its way, as a pattern (n, n)."""
+    """The class of DAGs on its way, as a pattern (n, n); only `pairs` (n, n), symmetric, may get an edge."""
 
-    def __init__(self, score: Score, variables: int, max_parents: int) -> None:
-        self.score, self.n, self.max_parents = score, variables, max_parents
+    def __init__(self, score: Score, variables: int, max_parents: int, pairs: np.ndarray) -> None:
+        self.score, self.n, self.max_parents, self.pairs = score, variables, max_parents, pairs
         self.pattern = np.zeros((variables, variables), dtype=bool)
 
     def run(self) -> np.ndarray:
@@ -94,7 +94,7 @@ class Search:
         return np.flatnonzero(lines & adjacent), np.flatnonzero(lines & ~adjacent), [int(v) for v in np.flatnonzero(p[:, effect] & ~p[effect])]
 
     def _insertions(self) -> Iterator[Move]:
-        for cause, effect in np.argwhere(~(self.pattern | self.pattern.T) & ~np.eye(self.n, dtype=bool)):
+        for cause, effect in np.argwhere(~(self.pattern | self.pattern.T) & self.pairs & ~np.eye(self.n, dtype=bool)):
             common, apart, parents = self._around(cause, effect)
             room = self.max_parents - len(common) - len(parents) - 1
             for size in range(min(len(apart), room) + 1):
@@ -280,7 +280,7 @@ def _search(
         raise UsageError(f"max_parents={max_parents} must be 1 or more.")
     known, limit = Knowledge.of(knowledge), max_parents or len(names)
     allowed = known.over(names)
-    pattern = Search(score, len(names), limit).run()
+    pattern = Search(score, len(names), limit, allowed.edges | allowed.edges.T).run()
     dag = member_of(pattern)
     assert dag is not None  # the class of a DAG has a member
     if known == Knowledge():
