@@ -84,6 +84,23 @@ def test_any_model_with_convolutions_has_them(name: str, make_model: Any, pendul
     assert maps.shape == (3, *pendulum.spec.image_shape[1:])
 
 
+def test_against_a_reference_only_what_is_new_is_hot() -> None:
+    """Both pictures are bright at one corner pixel; only one of them has another, which alone is left of its map."""
+    data = mixed()
+    model = looking_at_a_corner(data)
+    usual = torch.zeros(3, 1, 8, 8)
+    usual[:, 0, 0, 0] = 1.0
+    image = usual[:1].clone()
+    image[0, 0, 2, 2] = 1.0
+    plain, against = heat_map(model, image, "z1")[0], heat_map(model, image, "z1", reference=usual)[0]
+    assert plain[0, 0] > 0.5
+    assert against[0, 0] == 0
+    assert against[2:4, 2:4].max() == 1
+    assert not heat_map(model, usual[:1], "z1", reference=usual).any()
+    with pytest.raises(QueryError, match="no pictures"):
+        heat_map(model, image, "z1", reference=usual[:0])
+
+
 def test_what_has_no_heat_map_is_refused() -> None:
     data = mixed()
     with pytest.raises(QueryError, match="no convolutions"):

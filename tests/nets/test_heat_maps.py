@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from intervae.nets.heat_maps import enlarge, feature_blocks, grad_cam, maps_and_gradient
+from intervae.nets.heat_maps import difference_map, enlarge, feature_blocks, grad_cam, maps_and_gradient
 from intervae.nets.images import ConvEncoder, MLPEncoder
 from intervae.nets.pairs import PairEncoder
 
@@ -102,3 +102,13 @@ def test_the_gradient_is_that_of_the_rest_of_the_network_even_in_a_query_without
     with torch.no_grad():
         maps_and_gradient(block, query)
         assert not torch.is_grad_enabled()
+
+
+def test_differences_from_a_reference_add_up_to_the_difference_of_a_linear_target() -> None:
+    """Where Y is linear in A, the map before relu sums to Y(x) - Y(reference); and a picture equal to the reference has an empty map."""
+    rng = torch.Generator().manual_seed(0)
+    maps, slope, reference = torch.rand(4, 3, 5, 5, generator=rng), torch.rand(3, 5, 5, generator=rng), torch.zeros(3, 5, 5)
+    found = difference_map(maps, slope.expand_as(maps), reference)
+    assert torch.allclose(found.sum((1, 2)), (maps * slope).sum((1, 2, 3)), rtol=1e-5)
+    assert not difference_map(maps, slope.expand_as(maps), maps[0])[0].any()
+    assert not difference_map(maps - 1, slope.expand_as(maps), reference).any()  # what lowers the target is not shown

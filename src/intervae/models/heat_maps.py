@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from intervae.data.base import Dataset, Split
 from intervae.errors import QueryError, unknown
 from intervae.models.base import Model, answers, as_tensor, ask
 from intervae.models.cmcl_queries import CrossModalQueries
-from intervae.nets.heat_maps import enlarge, feature_blocks, grad_cam, maps_and_gradient
+from intervae.nets.heat_maps import difference_map, enlarge, feature_blocks, grad_cam, maps_and_gradient
 
 AT_ONCE = 64  # pictures whose feature maps are held together
 TRAINING_ROWS = 2000  # on which the sign of a latent is decided
 
 
-def heat_map(model: Model, images: Any, latent: str, *, sign: int = 1, block: int = -1, labels: Any = None) -> Tensor:
+def heat_map(model: Model, images: Any, latent: str, *, sign: int = 1, block: int = -1, reference: Any = None, labels: Any = None) -> Tensor:
     """Where in each picture the features are that make a latent large (`sign=1`) or small (`sign=-1`): Grad-CAM++ of its posterior mean.
 
     Arguments:
@@ -26,7 +27,9 @@ def heat_map(model: Model, images: Any, latent: str, *, sign: int = 1, block: in
         latent: one of `model.latent_names`; of several dims, their sum.
         sign: a latent may be large or small where what it stands for is there; `link` tells which.
         block: of the encoder's convolutions, between two changes of size: -1 the last, as the paper has it, -2 the one before, of twice the size.
-        labels: (B, d), where the encoder needs them.
+        reference: (R, C, H, W) pictures without what is looked for. With them the map is not Grad-CAM++ but what each place adds to the latent
+            beyond the mean features of these (`difference_map`), which is far more local; blocks before the last suit it best.
+        labels: (B, d), where the encoder needs them; not with a reference.
 
     Returns:
         (B, H, W) in [0, 1] on the CPU, each picture's map scaled by itself; 0 everywhere where nothing raises the latent.
@@ -45,22 +48,37 @@ def heat_map(model: Model, images: Any, latent: str, *, sign: int = 1, block: in
     if not -len(blocks) <= block < len(blocks):
         raise QueryError(f"block={block}: the encoder of this {model.name} has {len(blocks)} blocks of convolutions; use -1 to -{len(blocks)}.")
 
-    def target(rows: slice) -> Tensor:
-        return sign * model.encode(given[rows], None if table is None else table[rows])[:, place].sum(1)
+    if reference is not None and table is not None:
+        raise QueryError("a heat map against a reference takes no labels; use a model whose encoder can do without.")
+
+    def target(pictures: Tensor, some: Tensor | None) -> Tensor:
+        return sign * model.encode(pictures, some)[:, place].sum(1)
 
     found, training = [], model.training
     model.eval()
     try:
+        usual = None if reference is None else _mean_maps(blocks[block], as_tensor(reference, "reference"), target)
         for start in range(0, len(given), AT_ONCE):
             rows = slice(start, start + AT_ONCE)
-            small = grad_cam(*maps_and_gradient(blocks[block], lambda rows=rows: target(rows)))  # type: ignore[misc]
+            part = given[rows], None if table is None else table[rows]
+            seen = maps_and_gradient(blocks[block], lambda part=part: target(*part))  # type: ignore[misc]
+            small = grad_cam(*seen) if usual is None else difference_map(*seen, usual)
             found.append(enlarge(small, (given.shape[-2], given.shape[-1])).cpu())
     finally:
         model.train(training)
     return torch.cat(found)
 
 
-def encoder_blocks(model: Model, images: Tensor, labels: Any = None) -> list[torch.nn.Module]:
+def _mean_maps(layer: nn.Module, pictures: Tensor, target: Callable[[Tensor, Tensor | None], Tensor]) -> Tensor:
+    """(K, h, w): what a layer gives for these pictures, on average."""
+    pictures = pictures[None] if pictures.ndim == 3 else pictures
+    if not len(pictures):
+        raise QueryError("the reference of a heat map has no pictures; give one at least.")
+    parts = [maps_and_gradient(layer, lambda part=part: target(part, None))[0].sum(0) for part in pictures.split(AT_ONCE)]  # type: ignore[misc]
+    return torch.stack(parts).sum(0) / len(pictures)
+
+
+def encoder_blocks(model: Model, images: Tensor, labels: Any = None) -> list[nn.Module]:
     """The last layer of each block of convolutions that encode() goes through; refused where there are none."""
     blocks = feature_blocks(model, lambda: model.encode(images, labels))
     if not blocks:

@@ -32,6 +32,22 @@ def grad_cam(maps: Tensor, gradient: Tensor) -> Tensor:
     return (weights * maps).sum(1).relu()
 
 
+def difference_map(maps: Tensor, gradient: Tensor, reference: Tensor) -> Tensor:
+    """What the features at each place add to Y beyond those of a reference, to first order: relu(sum_k g^k (A^k - R^k)).
+
+    Grad-CAM++ has one weight for a whole feature map, so behind a dense layer, which weighs every place differently, it shows where features are
+    rather than where they count. Here each place has its own gradient, and what every picture has alike falls out.
+
+    Arguments:
+        maps, gradient: A and g (B, K, h, w).
+        reference: R (K, h, w), mean maps of other pictures.
+
+    Returns:
+        (B, h, w), 0 or more.
+    """
+    return (gradient * (maps - reference)).sum(1).relu()
+
+
 def enlarge(maps: Tensor, size: tuple[int, int]) -> Tensor:
     """(B, h, w) to (B, H, W) by bilinear interpolation, each scaled to reach from 0 to 1; a map that is the same everywhere becomes 0."""
     large = functional.interpolate(maps[:, None], size=size, mode="bilinear", align_corners=False)[:, 0]
