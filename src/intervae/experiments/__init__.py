@@ -11,6 +11,7 @@ from intervae.experiments.causal_prior_motion import CAUSAL_PRIOR_MOTION
 from intervae.experiments.causal_prior_parabola import CAUSAL_PRIOR_PARABOLA
 from intervae.experiments.causal_prior_sprites import CAUSAL_PRIOR_SPRITES
 from intervae.experiments.causalvae import DEMO, FLOW, GRAPH, PENDULUM
+from intervae.experiments.cmcl import CMCL_FIG2, CMCL_FIG3, CMCL_TABLE1, CMCL_TABLE2
 from intervae.experiments.ctvae import CTVAE_TABLE1
 from intervae.experiments.ladder import LVAE_MNIST, LVAE_NORB, LVAE_OMNIGLOT
 from intervae.experiments.sachs import SACHS
@@ -31,6 +32,10 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     CAUSAL_PRIOR_MOTION,
     CAUSAL_PRIOR_SPRITES,
     SACHS,
+    CMCL_FIG2,
+    CMCL_FIG3,
+    CMCL_TABLE1,
+    CMCL_TABLE2,
 )
 
 

@@ -129,6 +129,7 @@ class Experiment:
         pictures: names of figures/*.png in the run of the first job and seed that are copied to NAME-*.png and shown on the page.
         gather: draws such pictures from the runs of the first seed instead, from variant -> run folder and the path NAME without a suffix.
         quick: jobs of a short form of the same thing, `--quick`, run with one seed and written as NAME-quick.
+        runs: the folder of its runs, where not NAME: experiments that name the same one do the jobs that they share only once.
     """
 
     name: str
@@ -142,6 +143,7 @@ class Experiment:
     pictures: tuple[str, ...] = ()
     gather: Callable[[Mapping[str, Path], Path], None] | None = None
     quick: tuple[Job, ...] = ()
+    runs: str = ""
 
     @property
     def quick_form(self) -> Experiment:
@@ -149,7 +151,8 @@ class Experiment:
         if not self.quick:
             raise UsageError(f"{self.name} has no quick form; run it without --quick.")
         title = f"{self.title}: the quick form"
-        return replace(self, name=f"{self.name}-quick", title=title, jobs=tuple(replace(job, seeds=None) for job in self.quick), seeds=1, quick=())
+        jobs, runs = tuple(replace(job, seeds=None) for job in self.quick), self.runs and f"{self.runs}-quick"
+        return replace(self, name=f"{self.name}-quick", title=title, jobs=jobs, seeds=1, quick=(), runs=runs)
 
 
 def reproduce(
@@ -204,7 +207,7 @@ def reproduce(
     where = str(choose_device(device))
     workers = together if together is not None else TOGETHER if where.startswith("cuda") else 1
     todo = [(job, seed) for job, own in zip(jobs, counts, strict=True) for seed in range(own)][shard[0] - 1 :: shard[1]]
-    folders = [Path(runs) / experiment.name / f"{job.key}-{seed}" for job, seed in todo]
+    folders = [Path(runs) / (experiment.runs or experiment.name) / f"{job.key}-{seed}" for job, seed in todo]
     missing = [job for (job, seed), folder in zip(todo, folders, strict=True) if _kept(job, seed, folder) is None]
     for job in missing:  # what cannot be run is refused before anything is
         job.check()

@@ -10,6 +10,7 @@ from intervae.figures.matrices import adjacency_history
 from intervae.figures.mechanisms import MechanismPanel, mechanisms
 from intervae.figures.queries import SweepRow, strip, sweep
 from intervae.figures.results import curves_over, depth_curves, grouped_bars, ranking
+from intervae.figures.sizes import lines_over_sizes
 
 __all__ = [
     "ClipRow",
@@ -26,6 +27,7 @@ __all__ = [
     "grouped_bars",
     "heat_maps",
     "interventions",
+    "lines_over_sizes",
     "mechanisms",
     "overlay",
     "prior_and_posterior",

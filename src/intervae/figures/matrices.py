@@ -43,6 +43,7 @@ def adjacency_history(
     true_graph: CausalGraph | None = None,
     panels: int = 5,
     epochs: Sequence[Any] | None = None,
+    captions: Sequence[str] | None = None,
     title: str = "",
 ) -> None:
     """Draw `panels` of the matrices in `history` (T, n, n), evenly over training with the first and the last, then the true graph.
@@ -50,10 +51,11 @@ def adjacency_history(
     Arguments:
         history: `history[t][j, i]` is the strength of j -> i after epoch t + 1, as the lines of metrics.jsonl hold it.
         epochs: (T,) what to call each matrix, where that is not 1, 2, ...
+        captions: (T,) words over each, where these are no epochs at all.
     """
     known_suffix(path)
     names = [str(name) for name in names]
-    matrices, captions = _select(history, names, panels, epochs)
+    matrices, captions = _select(history, names, panels, epochs, captions)
     if true_graph is not None:
         if set(true_graph.names) != set(names):
             raise DataError(f"graphs over different variables cannot be compared: {sorted(set(true_graph.names) ^ set(names))} are in one only.")
@@ -86,7 +88,9 @@ def adjacency_history(
     canvas.save(path)
 
 
-def _select(history: Any, names: list[str], panels: int, epochs: Sequence[Any] | None) -> tuple[list[np.ndarray], list[str]]:
+def _select(
+    history: Any, names: list[str], panels: int, epochs: Sequence[Any] | None, captions: Sequence[str] | None
+) -> tuple[list[np.ndarray], list[str]]:
     try:
         every = np.stack([as_array(matrix).astype(float) for matrix in history])
     except (TypeError, ValueError):
@@ -98,7 +102,11 @@ def _select(history: Any, names: list[str], panels: int, epochs: Sequence[Any] |
         raise DataError("the history of an adjacency holds NaN or infinite strengths, which cannot be drawn.")
     if epochs is not None and len(epochs) != len(every):
         raise DataError(f"{len(epochs)} epochs were given for {len(every)} matrices; give one for each.")
+    if captions is not None and len(captions) != len(every):
+        raise DataError(f"{len(captions)} captions were given for {len(every)} matrices; give one for each.")
     chosen = np.unique(np.linspace(0, len(every) - 1, max(1, panels)).round().astype(int)) if panels > 1 else np.array([len(every) - 1])
+    if captions is not None:
+        return [every[t] for t in chosen], [str(captions[t]) for t in chosen]
     return [every[t] for t in chosen], [f"epoch {t + 1 if epochs is None else epochs[t]}" for t in chosen]
 
 
