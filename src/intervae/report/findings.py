@@ -1,0 +1,259 @@
+"""What a trained CMCL found between images and a table, with the confidence of every link: the numbers behind the page.
+
+Confidence: rows of latents and columns are drawn again with replacement, and on each such table links and directions are decided anew by
+`discovery.additive`, which has the likelihood of the model's graph (Gaussian noises, logits) and a closed form. The encoder is not trained again,
+so confidence is about what these latents tell, not about which latents another training would find.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import rankdata
+from torch import Tensor
+
+from intervae.causal.graph import CausalGraph
+from intervae.data.base import Dataset, Split, Variable
+from intervae.discovery import bootstrap
+from intervae.discovery.additive import Regressions, additive, explained, plausible
+from intervae.discovery.base import FEWEST_ROWS
+from intervae.errors import DataError
+from intervae.models.base import ask
+from intervae.models.cmcl_queries import CrossModalQueries
+
+MOST_ROWS = 1000  # latents and columns that are resampled; more take longer and change little
+RESAMPLES = 100  # give a confidence to about 0.05
+BENT = 0.02  # share of the variance that a curve must explain beyond a straight line, or it is one
+
+
+@dataclass(frozen=True)
+class LinkFound:
+    """An edge of the model's graph.
+
+    Arguments:
+        cause, effect: a latent and a column, in one order or the other.
+        strength: the edge's weight: root of the share of the effect's variance, or spread of its logits.
+        backwards: what the model gives the opposite direction.
+        present: share of the resampled tables in which the two are linked at all; None where there were too few rows.
+        direction: share of those in which the link points this way; None where it was never there.
+        held_out: share of the effect that the model explains on the test split: of its variance, or of its log-likelihood.
+        accuracy: of a binary or categorical effect, on the test split.
+        straight: whether a line does as well as a curve, so that there is no direction to tell; None where one of the two has no curve.
+        alone: strength of the link when the latent is read off the picture without, or with somebody else's, row of the table.
+        shown: the same when the encoder is shown the picture's own row.
+        trend: Spearman's correlation of cause and effect; None for a categorical one.
+    """
+
+    cause: str
+    effect: str
+    strength: float
+    backwards: float
+    present: float | None
+    direction: float | None
+    held_out: float
+    accuracy: float | None
+    straight: bool | None
+    alone: float
+    shown: float
+    trend: float | None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything the page tells but its pictures.
+
+    Arguments:
+        graph: the model's, over latents and then columns.
+        columns: the variables of the table.
+        links: the edges, the strongest first.
+        confidence: (p, p) share of resampled tables with the edge; None where there were too few rows.
+        resamples, unused, seconds: how many tables were drawn, how many could not be used, and how long that took.
+        rows: (training, validation, test) images.
+        resampled_rows: rows that were drawn from.
+        label_influence: (m,) how much of each latent is copied from the table when the encoder sees it: 0 to 1.
+        threshold: below which the model has no edge.
+    """
+
+    graph: CausalGraph
+    columns: tuple[Variable, ...]
+    links: tuple[LinkFound, ...]
+    confidence: np.ndarray | None
+    resamples: int
+    unused: int
+    seconds: float
+    rows: tuple[int, int, int]
+    resampled_rows: int
+    label_influence: np.ndarray
+    threshold: float
+
+    @property
+    def latents(self) -> tuple[str, ...]:
+        return self.graph.names[: len(self.graph.names) - len(self.columns)]
+
+    def of(self, node: str) -> list[LinkFound]:
+        """The links of a node."""
+        return [link for link in self.links if node in (link.cause, link.effect)]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Latents and columns of some rows, in the order of the graph."""
+
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    values: np.ndarray  # (N, p), latents as the model's graph sees them: without the table wherever the encoder can do without
+    alone: np.ndarray  # (N, p), latents that owe nothing to their own row of the table
+    shown: np.ndarray  # (N, p), latents of an encoder that sees it
+
+    def column(self, name: str) -> np.ndarray:
+        return self.values[:, self.names.index(name)]
+
+    def kind(self, name: str) -> str:
+        return self.kinds[self.names.index(name)]
+
+
+def gather(model: CrossModalQueries, data: Dataset, *, seed: int = 0) -> Table:
+    """At most MOST_ROWS rows of all splits, their pictures encoded in each of the three ways."""
+    chosen = _drawn(data, MOST_ROWS, seed)
+    labels = torch.cat([part.labels.cpu() for part in chosen])
+
+    def beside(latents: list[Tensor]) -> np.ndarray:
+        return torch.cat([torch.cat(latents).cpu(), labels], dim=1).double().numpy()
+
+    shown = beside([model.encode(part.images, part.labels)[..., 0] for part in chosen])
+    if model.needs_labels:
+        values, alone = shown, beside([_without_own_row(model, part, seed) for part in chosen])
+    else:
+        values = alone = beside([ask(model, "encode", part)[..., 0] for part in chosen])
+    kinds = ("continuous",) * len(model.latent_names) + tuple(v.kind for v in data.variables)
+    return Table(model.node_names, kinds, values, alone, shown)
+
+
+def _drawn(data: Dataset, most: int, seed: int) -> list[Split]:
+    """Rows of every split in its share, `most` in all."""
+    splits = (data.train, data.validation, data.test)
+    total = sum(map(len, splits))
+    if total <= most:
+        return list(splits)
+    rng = np.random.default_rng([seed, 11])
+    return [part[torch.as_tensor(np.sort(rng.permutation(len(part))[: max(1, most * len(part) // total)]))] for part in splits]
+
+
+def _without_own_row(model: CrossModalQueries, part: Split, seed: int) -> Tensor:
+    """Latents (N, m) of pictures that were shown with the rows of other pictures."""
+    order = torch.randperm(len(part), generator=torch.Generator().manual_seed(seed)).to(part.labels.device)
+    return model.encode(part.images, part.labels[order])[..., 0].cpu()
+
+
+def find(model: CrossModalQueries, data: Dataset, *, resamples: int = RESAMPLES, seed: int = 0) -> Findings:
+    """Measure links, their confidence and what they explain on the test split."""
+    table = gather(model, data, seed=seed)
+    started = time.perf_counter()
+    confidence, unused = _confidence(model, table, resamples, seed)
+    seconds = time.perf_counter() - started
+    latents = ask(model, "encode", data.test)[..., 0]
+    values = {name: latents[:, i] for i, name in enumerate(model.latent_names)}
+    values |= {name: data.test.labels[:, i].cpu() for i, name in enumerate(data.names)}
+    edges = sorted(model.graph.edges, key=lambda edge: -edge[2])
+    part = data.test[torch.arange(min(len(data.test), MOST_ROWS))]
+    return Findings(
+        graph=model.graph,
+        columns=data.variables,
+        links=tuple(_link(model, edge, table, confidence, values) for edge in edges),
+        confidence=confidence,
+        resamples=resamples if confidence is not None else 0,
+        unused=unused,
+        seconds=seconds,
+        rows=(len(data.train), len(data.validation), len(data.test)),
+        resampled_rows=len(table.values),
+        label_influence=_copied(model, part),
+        threshold=model.settings.edge_threshold,
+    )
+
+
+def _copied(model: CrossModalQueries, part: Split) -> np.ndarray:
+    """(m,) label_influence; 0 for a latent that does not change at all."""
+    return np.nan_to_num(model.label_influence(part.images, part.labels).cpu().double().numpy()).clip(0, 1)
+
+
+def _confidence(model: CrossModalQueries, table: Table, resamples: int, seed: int) -> tuple[np.ndarray | None, int]:
+    """(p, p) share of resampled tables with each edge, and how many tables could not be used; None with too few rows to tell."""
+    varies = np.flatnonzero(table.values.std(axis=0) > 1e-9)
+    if len(table.values) < FEWEST_ROWS or len(varies) < 2:
+        return None, 0
+    names, kinds = ([part[i] for i in varies] for part in (table.names, table.kinds))
+    allowed = model.networks.allowed.cpu().numpy()[np.ix_(varies, varies)] > 0
+    values = table.values[:, varies]
+    try:
+        known = plausible(values, names, kinds, allowed, 0.5 * model.settings.edge_threshold)
+        how: dict[str, Any] = {"knowledge": known, "threshold": model.settings.edge_threshold}
+        found = bootstrap(values, additive, resamples=resamples, names=names, kinds=kinds, seed=seed, **how)
+    except DataError:  # no resample of so few rows keeps every category, say
+        return None, resamples
+    confidence = np.zeros((len(table.names), len(table.names)))
+    confidence[np.ix_(varies, varies)] = found.confidence
+    return confidence, found.failed
+
+
+def _link(model: CrossModalQueries, edge: tuple[str, str, float], table: Table, confidence: np.ndarray | None, test: dict[str, Tensor]) -> LinkFound:
+    cause, effect, strength = edge
+    j, i = table.names.index(cause), table.names.index(effect)
+    present, direction = None, None
+    if confidence is not None:
+        present = float(min(confidence[j, i] + confidence[i, j], 1.0))
+        direction = float(confidence[j, i]) / present if present else None
+    held_out, accuracy = explained_by_model(model, cause, effect, test)
+    pair = [table.column(name) for name in (cause, effect)]
+    continuous = table.kind(cause) == table.kind(effect) == "continuous"
+    return LinkFound(
+        cause=cause,
+        effect=effect,
+        strength=strength,
+        backwards=float(model.influence[i, j]),
+        present=present,
+        direction=direction,
+        held_out=held_out,
+        accuracy=accuracy,
+        straight=is_straight(*pair) if continuous else None,
+        alone=_strength(table, table.alone, cause, effect),
+        shown=_strength(table, table.shown, cause, effect),
+        trend=None if "categorical" in (table.kind(cause), table.kind(effect)) else rank_correlation(*pair),
+    )
+
+
+def _strength(table: Table, values: np.ndarray, cause: str, effect: str) -> float:
+    """Of a link between two columns of `values` (N, p), by themselves, as `discovery.additive` weighs it."""
+    pair, kinds = values[:, [table.names.index(cause), table.names.index(effect)]], [table.kind(cause), table.kind(effect)]
+    return Regressions(pair, [cause, effect], kinds).fit([0], 1).strengths[0] if (pair.std(axis=0) > 1e-9).all() else 0.0
+
+
+def is_straight(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether a line tells as much of each from the other as a curve does; then neither direction is better."""
+    return all(explained(x, y) - explained(x, y, straight=True) < BENT for x, y in ((a, b), (b, a)))
+
+
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Spearman's; 0 where one of the two is constant."""
+    ranks = [rankdata(values) for values in (a, b)]
+    return float(np.corrcoef(*ranks)[0, 1]) if all(r.std() > 0 for r in ranks) else 0.0
+
+
+def explained_by_model(model: CrossModalQueries, cause: str, effect: str, values: dict[str, Tensor]) -> tuple[float, float | None]:
+    """What the model's own f explains of an effect: 1 - squared error / variance and None, or the share of the log-likelihood and the accuracy."""
+    causes: Sequence[str] = model.graph.parents(effect)
+    made = model.mechanism(effect, {name: values[name] for name in causes or [cause]}).cpu().double()
+    truth = values[effect].double()
+    variable = model.spec.variable(effect) if effect in model.spec.names else None
+    if variable is None or variable.kind == "continuous":
+        return float(1 - (truth - made).square().mean() / truth.var(correction=0).clamp(min=1e-12)), None
+    chances = torch.stack([1 - made, made], dim=1) if variable.kind == "binary" else made
+    code = truth.long()
+    shares = torch.bincount(code, minlength=chances.shape[1]).double() / len(code)
+    without = -(shares[shares > 0] * shares[shares > 0].log()).sum()
+    loss = -chances.gather(1, code[:, None]).clamp(min=1e-9).log().mean()
+    return float(1 - loss / without.clamp(min=1e-9)), float((chances.argmax(1) == code).double().mean())
