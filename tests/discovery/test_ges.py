@@ -147,3 +147,18 @@ def test_few_samples_and_parents_are_refused() -> None:
         discover(table, "ges-generalised", samples=20)
     with pytest.raises(UsageError, match="max_parents=0"):
         discover(table, "ges", max_parents=0)
+
+
+def test_pairs_that_are_forbidden_either_way_are_never_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(300, 2))
+    table = np.hstack([a, a @ [[1.0, 0.5], [0.0, 1.0]] + rng.normal(size=(300, 2))])
+    asked: list[tuple[int, tuple[int, ...]]] = []
+    plain = GaussianBIC.__call__
+    monkeypatch.setattr(
+        GaussianBIC, "__call__", lambda self, variable, parents: asked.append((variable, tuple(parents))) or plain(self, variable, parents)
+    )
+    forbidden = [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")]
+    found = discover(table, "ges", names=["a", "b", "c", "d"], knowledge={"forbidden": forbidden})
+    assert found.graph.adjacency.sum() >= 3  # a and b with c and d
+    assert {frozenset((variable, parent)) for variable, parents in asked for parent in parents} <= {frozenset((i, j)) for i in (0, 1) for j in (2, 3)}
