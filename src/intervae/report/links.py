@@ -6,9 +6,11 @@ import numpy as np
 import torch
 
 from intervae.data.base import Dataset, Variable
+from intervae.figures.heat_maps import blend
 from intervae.figures.pixels import as_images, as_rgb, signed_change
 from intervae.models.base import ask
 from intervae.models.cmcl_queries import CrossModalQueries
+from intervae.models.heat_maps import has_heat_maps, heat_map
 from intervae.report.drawings import Axis, picture_row, scatter_svg, words
 from intervae.report.findings import LinkFound
 from intervae.report.pictures import SHOWN, _spread
