@@ -20,6 +20,7 @@ from intervae.data.base import Batch, Dataset, Spec
 from intervae.discovery.design import refuse_collinear
 from intervae.errors import DataError, QueryError
 from intervae.models.base import in_batches, repeat_rows
+from intervae.models.cmcl_directions import decide
 from intervae.models.cmcl_queries import LABEL_BANK, CrossModalQueries
 from intervae.models.cmcl_settings import CMCLSettings
 from intervae.models.ivae import as_inputs, inputs_of
@@ -114,6 +115,7 @@ class CMCL(CrossModalQueries):
             self.register_buffer(name, torch.tensor(value))
         self.register_buffer("edges", torch.zeros(p, p))  # that the contrast goes by
         self.register_buffer("influence", torch.zeros(p, p))
+        self.register_buffer("margins", torch.zeros(len(kinds), m))  # nats for column -> latent, against it where negative
         self.register_buffer("label_bank", torch.zeros(LABEL_BANK, len(kinds)))
 
     def _make_decoder(self, inputs: int) -> nn.Module:
@@ -313,7 +315,7 @@ class CMCL(CrossModalQueries):
             after_step=self.update_norms,
             after_epoch=self.tighten,
         )
-        return [main, Phase("graph", prepare=self.measure_graph)]
+        return [main, Phase("graph", prepare=self.finish)]
 
     def embedding_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Step (a) of Algorithm 1: L1 is maximised."""
@@ -361,14 +363,42 @@ class CMCL(CrossModalQueries):
             self.last_cycles.copy_(cycles)
 
     @torch.no_grad()
-    def measure_graph(self, data: Dataset, seed: int) -> None:
-        """Keep labels of the training split, from which sample() draws, and measure on it what every node makes of every other."""
+    def finish(self, data: Dataset, seed: int) -> None:
+        """Keep labels of the training split, from which sample() draws; decide on it which edges there are, and fit f to them."""
+        settings = self.settings
         rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:LABEL_BANK].to(data.train.device)
         part = data.train[rows]
         self.label_bank.copy_(repeat_rows(part.labels, LABEL_BANK))
         self.eval()
         z = self.encode(part.images, part.labels if self.needs_labels else None)[..., 0]
-        self.influence.copy_(self.networks.influence(torch.cat([self.standardiser(z), self.inputs(part.labels)], dim=1)))
+        standardised = self.standardiser(z)
+        inputs = torch.cat([standardised, self.inputs(part.labels)], dim=1)
+        self.influence.copy_(self.networks.influence(inputs))
+        if settings.direction == "networks":
+            return
+        self.decide(z, part.labels)
+        self.edges.copy_(self.graph_mask)
+        if settings.refit_steps and self.edges.any():
+            targets = torch.cat([standardised, self.targets(part.labels)], dim=1)
+            fit: dict[str, Any] = {"steps": settings.refit_steps, "rate": settings.graph_rate, "decay": settings.decay, "loss": settings.graph_loss}
+            self.networks.refit(inputs, targets, self.edges, seed=seed, **fit)
+
+    def decide(self, z: Tensor, labels: Tensor) -> None:
+        """Edges between latents (N, m) and the continuous ones of the columns (N, d) by the likelihood of both directions, into `influence`."""
+        m = self.settings.latents
+        places = [i for i, variable in enumerate(self.spec.variables) if variable.kind == "continuous"]
+        if not places:
+            return
+        found = decide(
+            z.double().cpu().numpy(),
+            labels[:, places].double().cpu().numpy(),
+            threshold=self.settings.edge_threshold,
+            one_each=self.settings.one_each,
+        )
+        columns = torch.tensor(places, device=self.influence.device) + m
+        self.influence[columns, :m] = torch.as_tensor(found.causes).to(self.influence)
+        self.influence[:m, columns] = torch.as_tensor(found.effects).to(self.influence)
+        self.margins[columns - m] = torch.as_tensor(found.margins).to(self.margins)
 
     def state_to_log(self) -> dict[str, Any]:
         state = {"cycles": float(self.networks.cycles().detach()), "multiplier": float(self.multiplier), "penalty": float(self.penalty)}

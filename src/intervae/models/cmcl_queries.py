@@ -39,6 +39,7 @@ class CrossModalQueries(Model):
     table_scale: Tensor
     edges: Tensor
     influence: Tensor
+    margins: Tensor
     label_bank: Tensor
     warm_up_steps: Tensor
     multiplier: Tensor

@@ -50,7 +50,14 @@ class CMCLSettings:
     decay: float = 0.001  # of half the sum of all squared weights of f
     acyclicity_start: float = 0.5  # share of training after which the penalty of cycles begins to rise; before, both directions are fitted
     largest_penalty: float = 1e8  # of cycles; what single precision can bear
-    edge_threshold: float = 0.3  # root of the share of an effect's variance that a cause must explain to be one in `graph`
+    direction: Literal["likelihood", "networks"] = (
+        "likelihood"  # what decides on edges of continuous columns at the end: both directions' likelihood, or W
+    )
+    one_each: bool = (
+        True  # whether a latent or a continuous column has one edge at most, as in all of the paper's worlds; not with direction=networks
+    )
+    edge_threshold: float = 0.2  # root of the share of an effect's variance that a cause must explain to be one in `graph`
+    refit_steps: int = 300  # of f, once the edges are decided on; 0 leaves f as it was
     contrast_start: float = 0.2  # share of training after which the contrast begins
     contrast_threshold: float = 0.3  # share of the largest W below which there is no edge for the contrast
     contrast_input: Literal["latents", "delta"] = "latents"  # what the classifier sees: the latents of a counterfactual, or their change
@@ -64,7 +71,7 @@ class CMCLSettings:
     clip: float | None = 5.0  # largest norm of a gradient
 
     def __post_init__(self) -> None:
-        at_least(self, latents=1, embedding=1, batch_size=2, warm_up=0, sparsity=0, decay=0, edge_threshold=0)
+        at_least(self, latents=1, embedding=1, batch_size=2, warm_up=0, sparsity=0, decay=0, edge_threshold=0, refit_steps=0)
         at_least(self, embedding_weight=0, causal_weight=0, graph_weight=0, contrast_weight=0)
         for name in ("scale", "graph_limit"):
             if getattr(self, name) <= 0:

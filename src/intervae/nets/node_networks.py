@@ -113,6 +113,23 @@ class NodeNetworks(nn.Module):
             found.append(0.5 * (change.square() * used).sum((1, 2)) / (count * len(inputs)))
         return torch.stack(found).sqrt()
 
+    def refit(
+        self, inputs: Tensor, targets: Tensor, edges: Tensor, *, steps: int, rate: float, decay: float, loss: DagLoss = "nll", seed: int = 0
+    ) -> None:
+        """Fit f anew to all rows, columns (N, P) and targets (N, P), with the parents of `edges` (p, p) alone; all others get weights of 0."""
+        self.networks.reset(torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            self.log_noise.zero_()
+            self.networks.layer_weights[0].mul_(self.spread(edges * self.allowed))
+        optimiser = torch.optim.Adam(self.parameters(), lr=rate)
+        with torch.enable_grad():
+            for _ in range(steps):
+                optimiser.zero_grad()
+                found = self.misfit(self(inputs, edges), targets, loss).mean() + decay * self.decay()
+                found.backward()
+                optimiser.step()
+        self.zero_grad()
+
     def misfit(self, outputs: Tensor, targets: Tensor, loss: DagLoss = "nll") -> Tensor:
         """(B,) sum over the nodes of their losses.
 

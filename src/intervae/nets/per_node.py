@@ -39,10 +39,15 @@ class PerNode(nn.Module):
         pairs = list(pairwise(sizes))
         self.layer_weights = nn.ParameterList(nn.Parameter(torch.empty(n, fan_in, fan_out)) for fan_in, fan_out in pairs)
         self.layer_biases = nn.ParameterList(nn.Parameter(torch.empty(n, 1, fan_out)) for _, fan_out in pairs)
+        self.reset()
+
+    @torch.no_grad()
+    def reset(self, generator: torch.Generator | None = None) -> None:
+        """Start anew, as n separate nn.Linear would; `generator` is one of the CPU."""
         for weight, bias in zip(self.layer_weights, self.layer_biases, strict=True):
-            bound = 1 / math.sqrt(weight.shape[1])  # as n separate nn.Linear would start
-            nn.init.uniform_(weight, -bound, bound)
-            nn.init.uniform_(bias, -bound, bound)
+            bound = 1 / math.sqrt(weight.shape[1])
+            for part in (weight, bias):
+                part.copy_(torch.empty(part.shape).uniform_(-bound, bound, generator=generator))
 
     def forward(self, inputs: Tensor, first: Tensor | None = None) -> Tensor:
         """Inputs (n, B, in), or (B, in) for all alike, to outputs (n, B, out); `first` (n, in, out) in the place of the first layer's weights."""

@@ -1,0 +1,158 @@
+"""Which of a latent and a column causes the other, by the likelihood of both directions (ours; Mao et al. 2022 read it off W).
+
+A latent is known up to a monotone map that the model itself chose, so that only what no such map changes may decide. With S monotone and free,
+and noises e that are Gaussian and independent of the cause:
+
+    column -> latent    u has a density of its own;   S(z) = f(u) + e
+    latent -> column    S(z) is N(0, 1);              u = f(S(z)) + e
+
+A column that is an effect has noise of the same size wherever it is seen from; one that is a cause, of a bent f, has not.
+Shapes: N rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+from scipy.special import ndtri
+from scipy.stats import rankdata
+from torch import Tensor
+
+FUNCTION_KNOTS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)  # quantiles of a cause between which f is cubic; straight beyond
+SLOPE_KNOTS = (0.005, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 0.995)  # quantiles between which log S' is straight; constant beyond
+GRID = 201  # points at which S is summed up
+ROUGHNESS = 1e-3  # weight of the squared steps of log S' from knot to knot, which keeps it finite where there are no rows
+STEPS = 60  # of L-BFGS at most
+FEWEST = 20  # rows, below which nothing is decided
+LOG_TWO_PI_E = float(np.log(2 * np.pi) + 1)
+
+
+class Decision(NamedTuple):
+    """Edges between m latents and d columns."""
+
+    causes: np.ndarray  # (d, m) the strength of column -> latent: root of the share of its variance that the better explained of the two owes
+    effects: np.ndarray  # (m, d) the strength of latent -> column; 0 where there is no edge
+    margins: np.ndarray  # (d, m) nats for column -> latent, negative for latent -> column, 0 where there is no edge
+
+
+def decide(latents: np.ndarray, columns: np.ndarray, *, threshold: float, one_each: bool) -> Decision:
+    """Which latents (N, m) and continuous columns (N, d) belong together, and which of the two is the cause.
+
+    Arguments:
+        threshold: root of the share of the variance that one of them must explain of the other.
+        one_each: whether a node has one edge at most; if so, they are the one-to-one matching of the largest likelihood.
+    """
+    m, d = latents.shape[1], columns.shape[1]
+    down, up, margins = np.zeros((d, m)), np.zeros((d, m)), np.zeros((d, m))
+    rising = [i for i in range(d) if np.ptp(columns[:, i]) > 0]
+    moving = [j for j in range(m) if np.ptp(latents[:, j]) > 0]
+    if len(latents) < FEWEST or not rising or not moving:
+        return Decision(down, up.T, margins)
+    u, z = columns[:, rising], np.stack([normal_scores(latents[:, j]) for j in moving], axis=1)
+    by_column = [explained(z, column) for column in u.T]
+    by_latent = [explained(u, latent) for latent in z.T]
+    down[np.ix_(rising, moving)] = [share for share, _ in by_column]
+    up[np.ix_(rising, moving)] = np.stack([share for share, _ in by_latent], axis=1)
+    gain = np.full((d, m), -np.inf)
+    gain[np.ix_(rising, moving)] = np.maximum(np.stack([g for _, g in by_column]), np.stack([g for _, g in by_latent], axis=1))
+    linked = (gain > 0) & (np.maximum(down, up) >= threshold**2)
+    if one_each:
+        matched = np.zeros_like(linked)
+        matched[linear_sum_assignment(np.where(linked, gain, 0.0), maximize=True)] = True
+        linked &= matched
+    for i, j in zip(*np.nonzero(linked), strict=True):
+        margins[i, j] = margin(columns[:, i], latents[:, j])
+    strength = np.sqrt(np.maximum(down, up))
+    return Decision(strength * (linked & (margins > 0)), (strength * (linked & (margins <= 0))).T, margins)
+
+
+def margin(column: np.ndarray, latent: np.ndarray) -> float:
+    """Nats by which N rows (N,) and (N,) speak for column -> latent; negative for latent -> column.
+
+    Standardising the column and any increasing or decreasing map of the latent leave it as it is. A column's own density is a Gaussian, or a
+    free one where that pays for its parameters (BIC).
+    """
+    u, t = (column - column.mean()) / column.std(), normal_scores(latent)
+    rows = len(u)
+    gaussian = -0.5 * rows * LOG_TWO_PI_E
+    free = best_scale(u, np.ones((rows, 1))) - 0.5 * (len(SLOPE_KNOTS) - 1) * np.log(rows)
+    caused = max(gaussian, free) + best_scale(t, splines(u))
+    residual = t.var(), remainder(splines(t), u).var()
+    causing = -0.5 * rows * (2 * LOG_TWO_PI_E + np.log(residual).sum())
+    return float(caused - causing)
+
+
+def explained(effects: np.ndarray, cause: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What a smooth function of a cause (N,) explains of each effect (N, t).
+
+    Returns:
+        (t,) share of its variance, corrected for the function's parameters, and (t,) the gain in nats less their price (BIC).
+    """
+    basis = splines((cause - cause.mean()) / cause.std())
+    rows, parameters = basis.shape
+    left = remainder(basis, effects).var(axis=0) / effects.var(axis=0)
+    gain = -0.5 * rows * np.log(np.maximum(left, 1e-300)) - 0.5 * (parameters - 1) * np.log(rows)
+    return np.clip(1 - left * (rows - 1) / (rows - parameters), 0.0, 1.0), gain
+
+
+def normal_scores(values: np.ndarray) -> np.ndarray:
+    """(N,) to the quantiles of N(0, 1) that have their ranks."""
+    return ndtri((rankdata(values) - 0.5) / len(values))
+
+
+def splines(x: np.ndarray) -> np.ndarray:
+    """(N, k) natural cubic splines of x (N,): 1, x, and one bend for each inner knot; fewer where knots coincide."""
+    knots = np.unique(np.quantile(x, FUNCTION_KNOTS))
+    columns = [np.ones_like(x), x]
+    if len(knots) > 2:
+        last = np.maximum(x - knots[-1], 0.0) ** 3
+        bends = [(np.maximum(x - knot, 0.0) ** 3 - last) / (knots[-1] - knot) for knot in knots[:-1]]
+        columns += [bend - bends[-1] for bend in bends[:-1]]
+    return np.stack(columns, axis=1)
+
+
+def remainder(basis: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """What least squares on a basis (N, k) leaves of y (N,) or (N, t)."""
+    return y - basis @ np.linalg.lstsq(basis, y, rcond=None)[0]
+
+
+def best_scale(t: np.ndarray, basis: np.ndarray) -> float:
+    """max over monotone S and coefficients c of sum_i log N(S(t_i); basis_i c, s^2) + log S'(t_i), for t (N,) and a basis (N, k).
+
+    With a constant basis it is the likelihood of a free density. c and s are in closed form, S by L-BFGS over log S' at its knots.
+    """
+    grid = np.linspace(t.min(), t.max(), GRID)
+    step = grid[1] - grid[0]
+    knots = np.unique(np.quantile(t, SLOPE_KNOTS))
+    hats = torch.as_tensor(np.stack([np.interp(grid, knots, row) for row in np.eye(len(knots))], axis=1))  # (GRID, knots)
+    place = np.clip(((t - grid[0]) / step).astype(np.int64), 0, GRID - 2)
+    share, left = torch.as_tensor((t - grid[place]) / step), torch.as_tensor(place)
+    directions, sizes, _ = np.linalg.svd(basis, full_matrices=False)
+    span = torch.as_tensor(np.ascontiguousarray(directions[:, sizes > 1e-10 * sizes[0]]))
+    log_slopes = torch.zeros(len(knots), dtype=torch.float64, requires_grad=True)
+
+    def between(table: Tensor) -> Tensor:
+        return torch.lerp(table[left], table[left + 1], share)
+
+    def loss() -> Tensor:
+        log_slope = hats @ log_slopes
+        slope = log_slope.exp()
+        rising = torch.cat([slope.new_zeros(1), ((slope[1:] + slope[:-1]) * (step / 2)).cumsum(0)])
+        scale = between(rising)
+        residual = scale - span @ (span.T @ scale)
+        rough = ROUGHNESS * log_slopes.diff().square().sum() / max(len(knots) - 1, 1)
+        return 0.5 * (residual.square().mean().log() + LOG_TWO_PI_E) - between(log_slope).mean() + rough
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    with torch.enable_grad():
+        optimiser = torch.optim.LBFGS([log_slopes], max_iter=STEPS, line_search_fn="strong_wolfe")
+        optimiser.step(closure)
+        return -len(t) * float(loss().detach())
