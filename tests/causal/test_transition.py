@@ -72,15 +72,15 @@ def test_absent_edges_have_gradients_too() -> None:
 
 
 def test_the_gradient_of_an_absent_edge_says_what_it_would_bring() -> None:
-    made, x, y = layer(), codes(), codes(1)
+    made, x, y = layer().double(), codes(), codes(1)
     nodes = made.nodes(x)
-    edges = torch.zeros(BATCH, 1, PLACES, PLACES, requires_grad=True)
+    edges = torch.zeros(BATCH, 1, PLACES, PLACES, dtype=torch.float64, requires_grad=True)
     joint_log_likelihood(made.logits(x, nodes, edges, ACTION), y).sum().backward()
     step = torch.zeros_like(edges)
-    step[1, 0, 2, 4] = 1e-2
+    step[1, 0, 2, 4] = 1e-6
     with torch.no_grad():
         values = [joint_log_likelihood(made.logits(x, nodes, sign * step, ACTION), y).sum().item() for sign in (1, -1)]
-    assert edges.grad[1, 0, 2, 4].item() == pytest.approx((values[0] - values[1]) / 2e-2, rel=0.02)  # type: ignore[index]
+    assert edges.grad[1, 0, 2, 4].item() == pytest.approx((values[0] - values[1]) / 2e-6, rel=1e-3)  # type: ignore[index]
 
 
 @pytest.mark.parametrize("prior", [0.5, 0.1])
@@ -214,13 +214,26 @@ def test_noise_reaches_every_node_and_none_means_its_mean() -> None:
 
 
 def test_the_identity_losses_by_hand() -> None:
-    made, x = layer(), codes()
+    made, x, action = layer(), codes(), torch.tensor([0, 2, 1, 1])
     draw = made.draw(BATCH, generator(), x.device)
     nodes, none = made.nodes(x), torch.full((BATCH,), NONE)
-    output, graph = made.identity(x, draw)
-    assert torch.allclose(output, -joint_log_likelihood(made.logits(x, nodes, torch.eye(PLACES), none), x)[:, 0])
+    found = made.modes(x, codes(1), action, draw)
+    assert torch.allclose(found.identity_codes, -joint_log_likelihood(made.logits(x, nodes, torch.eye(PLACES), none), x)[:, 0], atol=1e-4)
     wrong = made.graph(nodes, none, draw).edges[:, 0] != torch.eye(PLACES)
-    assert torch.allclose(graph, wrong.sum((1, 2)).float())
+    assert torch.allclose(found.identity_graph, wrong.sum((1, 2)).float())
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_the_three_modes_in_one_pass_are_the_three_modes(drawn: bool) -> None:
+    for made in (layer(), layer(codebooks=3, noise=2)):
+        x, y, action = codes(), codes(1), torch.tensor([0, 2, 1, 1])
+        draw = made.draw(BATCH, generator(), x.device) if drawn else None
+        found = made.modes(x, y, action, draw)
+        every, alone = made.score(x, y, None, draw), made.score(x, x, torch.full((BATCH,), NONE), draw)
+        assert torch.allclose(found.actions, every.log_likelihood, atol=1e-4)
+        assert torch.allclose(found.standard, alone.log_likelihood[:, 0], atol=1e-4)
+        for both, of_none, of_all in zip(found[4:], alone[1:], every[1:], strict=True):
+            assert torch.allclose(both, torch.stack([of_none[:, 0], of_all[torch.arange(BATCH), action]], dim=1), rtol=1e-4, atol=1e-4)
 
 
 # ---- cost -----------------------------------------------------------------------------------------------------------
@@ -230,7 +243,7 @@ def test_taking_pictures_in_turns_changes_neither_values_nor_gradients(monkeypat
     for most in (2**26, 1):
         monkeypatch.setitem(transition.MOST_WEIGHTS, "cpu", most)
         made.zero_grad()
-        score = made.score(x, y, None, made.draw(BATCH, generator(), x.device))
+        score = made.modes(x, y, ACTION.clamp(min=0), made.draw(BATCH, generator(), x.device))
         sum(part.sum() for part in score).backward()  # type: ignore[union-attr]
         found.append([*score, *(p.grad.clone() for p in made.parameters() if p.grad is not None)])
     for one, other in zip(*found, strict=True):

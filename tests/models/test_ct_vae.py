@@ -24,7 +24,7 @@ from intervae.models.mcq_vae import MCQVAE
 from pairs import random_pairs
 
 SQUARES = {"channels": (24, 48), "features": 32, "codes": 64, "blocks": 1, "epochs": 60, "batch_size": 16, "learning_rate": 2e-3}
-TRANSITIONS = {"width": 48, "mix": (1, 4, 1), "transition_epochs": 12, "transition_batch": 48, "transition_rate": 8e-3}
+TRANSITIONS = {"width": 48, "transition_epochs": 12, "transition_batch": 48, "transition_rate": 8e-3}
 COLOURS = np.array([[255, 50, 50], [255, 200, 30], [50, 230, 50], [50, 150, 255]], np.uint8)
 
 
@@ -135,15 +135,6 @@ def test_the_loss_is_the_weighted_sum_of_the_modes(data: Dataset) -> None:
     assert terms["edge_norm"] == pytest.approx((alone.norm.mean() + every.norm[rows, action].mean()).item() / 2, rel=1e-4)
     weights = {"action": 1.0, "standard": 0.5, "causal": 2.0, "identity_codes": 0.03, "identity_graph": 0.03, "edge_kl": 0.01, "edge_norm": 0.02}
     assert terms["loss"] == pytest.approx(sum(weight * terms[name] for name, weight in weights.items()) + 0.3 * terms["dependency"], rel=1e-4)
-
-
-@pytest.mark.parametrize(("mix", "rows"), [((1, 3, 4), (8, 24, 32)), ((0, 0, 1), (1, 0, 63)), ((1, 1, 0), (32, 32, 0)), ((2, 1, 1), (32, 16, 16))])
-def test_the_mix_of_the_modes_is_a_setting_and_depends_on_nothing_else(mix: tuple[float, ...], rows: tuple[int, ...], data: Dataset) -> None:
-    for some in (data, random_pairs(data)):
-        parts = tiny(some, mix=mix).train().shares(64)
-        assert tuple(part.stop - part.start for part in parts) == rows
-        assert sum(rows) == 64
-    assert all(0 <= part.start <= part.stop <= 1 for part in tiny(data, mix=mix).train().shares(1))
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5])
@@ -285,8 +276,6 @@ def test_data_without_actions_or_pairs_are_refused(data: Dataset) -> None:
     [
         ({"features": 10, "codebooks": 4}, "features=10"),
         ({"width": 10, "heads": 4}, "width=10"),
-        ({"mix": (1.0, 2.0)}, "mix"),
-        ({"mix": (1.0, 0.0, 0.0)}, "mix"),
         ({"edge_prior": 1.0}, "edge_prior"),
         ({"channels": ()}, "channels"),
         ({"code_decay": 1.0}, "code_decay"),

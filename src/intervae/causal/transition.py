@@ -11,6 +11,7 @@ i <- j: row i holds the parents of y_i. Actions count from 0; NONE is no action.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -21,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 NONE = -1  # the number of no action, the paper's empty set
 SHARPEST = 16.0  # largest attention score, so that no exponential overflows
 STAY = 3.0  # at the start, how much more likely a place is to keep its code, in nats
+NEVER = -30.0  # log-odds that no draw overcomes
 OPEN = 3.0  # log-odds of an edge at the start: a graph that shows little teaches little
 MOST_WEIGHTS = {
     "cpu": 2**24,
@@ -52,6 +54,18 @@ class Score(NamedTuple):
     kl: Tensor  # (B, G) Eq. 11-13
     norm: Tensor  # (B, G) Eq. 14
     dependency: Tensor  # (B, G) Eq. 15
+
+
+class Modes(NamedTuple):
+    """The three modes of training on the same pairs, found in one pass."""
+
+    actions: Tensor  # (B, A) log-likelihood of the codes after under each action (Eq. 9 and 10)
+    standard: Tensor  # (B,) log-likelihood that no action leaves the codes as they are (Eq. 6)
+    identity_codes: Tensor  # (B,) Eq. 7
+    identity_graph: Tensor  # (B,) Eq. 8
+    kl: Tensor  # (B, 2) Eq. 11-13, of the graphs of no action and of the true one
+    norm: Tensor  # (B, 2) Eq. 14
+    dependency: Tensor  # (B, 2) Eq. 15
 
 
 # ---- the mathematics of graphs --------------------------------------------------------------------------------------
@@ -118,7 +132,7 @@ class CausalTransition(nn.Module):
         self.code = nn.Parameter(torch.randn(codebooks * codes, width))
         self.place = nn.Parameter(torch.randn(places, width))
         self.describe = FeedForward(width)
-        self.describe_norm = nn.LayerNorm(width)
+        self.describe_norm = plain_norm(width)
         # edge networks, number 0 for no action: sigmoid(tanh(F L_xi) . tanh(G L_xj) + bias)
         self.edge_target = nn.Parameter(torch.randn(actions + 1, width, edge_width) / width**0.5)
         self.edge_source = nn.Parameter(torch.randn(actions + 1, width, edge_width) / width**0.5)
@@ -132,7 +146,7 @@ class CausalTransition(nn.Module):
         self.chance = nn.Linear(noise, width, bias=False) if noise else None
         self.begin = FeedForward(width)
         self.rounds = nn.ModuleList(ReadParents(width, heads) for _ in range(rounds))
-        self.last_norm = nn.LayerNorm(width)
+        self.last_norm = plain_norm(width)
         self.head = nn.Parameter(torch.randn(codebooks, width, codes) / width**0.5 * 0.1)
         self.head_bias = nn.Parameter(torch.zeros(codebooks, 1, codes))
         self.stay = nn.Linear(width, 1)
@@ -154,17 +168,22 @@ class CausalTransition(nn.Module):
         )
 
     # ---- the graph --------------------------------------------------------------------------------------------------
-    def graph(self, nodes: Tensor, action: Tensor | None, draw: Draw | None = None) -> Graph:
+    def graph(self, nodes: Tensor, action: Tensor | None, draw: Draw | None = None, *, none: bool = False) -> Graph:
         """The graph of each picture, drawn, or without `draw` the most probable one (Eq. 3, 4).
 
         Arguments:
             nodes: (B, n, w).
             action: (B,) numbers, NONE among them if need be; None asks about all A.
+            none: ask about no action too, before all others; then G = A + 1.
         """
         mask_logits = self._mask_logits(nodes, action)  # (B, G, n)
+        if action is None:
+            under = self._edge_logits(nodes, None)  # (B, A + 1, n, n)
+            without, under = under[:, :1], under if none else under[:, 1:]
+            mask_logits = torch.cat([torch.full_like(mask_logits[:, :1], NEVER), mask_logits], dim=1) if none else mask_logits
+        else:
+            without, under = (self._edge_logits(nodes, networks) for networks in (torch.zeros_like(action[:1]), action + 1))
         mask = bernoulli(mask_logits, None if draw is None else draw.mask[:, None], self.temperature)
-        without = self._edge_logits(nodes, torch.zeros(1, dtype=torch.int64, device=nodes.device))  # shared by all actions, (B, 1, n, n)
-        under = self._edge_logits(nodes, None if action is None else action + 1)  # (B, G, n, n)
         edge_logits = without + mask[..., None] * (under - without)
         edges = bernoulli(edge_logits, None if draw is None else draw.edges[:, None], self.temperature)
         return Graph(edge_logits, edges, mask_logits, mask)
@@ -175,14 +194,14 @@ class CausalTransition(nn.Module):
             return (nodes @ self.mask_action.T).transpose(1, 2) + self.mask_place
         known = action.clamp(min=0)
         logits = (nodes @ self.mask_action[known][..., None])[..., 0] + self.mask_place[known]
-        return torch.where((action == NONE)[:, None], torch.full_like(logits, -30.0), logits)[:, None]
+        return torch.where((action == NONE)[:, None], torch.full_like(logits, NEVER), logits)[:, None]
 
     def _edge_logits(self, nodes: Tensor, network: Tensor | None) -> Tensor:
-        """Log-odds of all edges i <- j by the networks asked for, (B, G, n, n): only those of the batch's actions (B,), one (1,), or all of None."""
+        """Log-odds of all edges i <- j by the networks asked for, (B, G, n, n): only those of the batch's actions (B,), one (1,), or all A + 1."""
         if network is None:
-            target = torch.einsum("bnw,awe->bane", nodes, self.edge_target[1:])
-            source = torch.einsum("bnw,awe->bane", nodes, self.edge_source[1:])
-            bias = self.edge_bias[1:]
+            target = torch.einsum("bnw,awe->bane", nodes, self.edge_target)
+            source = torch.einsum("bnw,awe->bane", nodes, self.edge_source)
+            bias = self.edge_bias
         else:
             target = (nodes @ self.edge_target[network])[:, None]
             source = (nodes @ self.edge_source[network])[:, None]
@@ -199,10 +218,19 @@ class CausalTransition(nn.Module):
             action: (B,) numbers, or None for all A.
             noise: (B, n, z); None is its mean.
         """
-        told = self.action[1:][None] if action is None else self.action[action + 1][:, None]  # (1, A, w) or (B, 1, w)
-        edges = edges.expand(len(codes), told.shape[1], self.places, self.places)
+        begun = self._begun()  # (A + 1, n, w)
+        return self._logits(codes, nodes, edges, begun[1:][None] if action is None else begun[action + 1][:, None], noise)
+
+    def _begun(self) -> Tensor:
+        """What every y_i starts from under no action and under each: its place and the action, (A + 1, n, w)."""
+        return self.begin(self.goal + self.action[:, None])
+
+    def _logits(self, codes: Tensor, nodes: Tensor, edges: Tensor, begun: Tensor, noise: Tensor | None) -> Tensor:
+        """`logits` with edges that may be shared, and starts (1 or B, G, n, w)."""
+        asked = begun.shape[1]
+        edges = edges.expand(len(codes), asked, self.places, self.places)
         itself = edges.diagonal(dim1=2, dim2=3)[..., None]  # (B, G, n, 1): a variable is read along its own edge, like any other
-        state = self.begin(self.goal + told[:, :, None]) + itself * self.own(nodes)[:, None]
+        state = begun + itself * self.own(nodes)[:, None]
         if self.chance is not None and noise is not None:
             state = state + self.chance(noise)[:, None]
         for read in self.rounds:
@@ -210,12 +238,21 @@ class CausalTransition(nn.Module):
         state = self.last_norm(state)
         by_book = state.unflatten(2, (self.codebooks, -1))  # (B, G, K, n / K, w)
         logits = (by_book @ self.head + self.head_bias).flatten(2, 3)
-        same = (codes[:, None, :, None] == torch.arange(self.codes, device=codes.device)).to(logits.dtype)  # one_hot might wait for the host
-        return logits + itself * self.stay(state) * same
+        before = codes[:, None, :, None].expand(-1, asked, -1, -1)
+        return logits.scatter_add(3, before, (itself * self.stay(state)).to(logits.dtype))
 
     def score(self, codes: Tensor, after: Tensor, action: Tensor | None, draw: Draw | None = None) -> Score:
         """Joint log-likelihood of the codes after (B, n), given those before (B, n), under each action asked about, and what its graph costs."""
-        asked = self.actions if action is None else 1
+        return Score(*self._in_turns(self._score, self.actions if action is None else 1, codes, after, action, draw))
+
+    def modes(self, codes: Tensor, after: Tensor, action: Tensor, draw: Draw | None = None) -> Modes:
+        """All that training asks of pairs (B, n), (B, n) and their actions (B,), in one pass over A + 2 questions for each."""
+        return Modes(*self._in_turns(self._modes, self.actions + 2, codes, after, action, draw))
+
+    def _in_turns(
+        self, ask: Callable[..., tuple[Tensor, ...]], asked: int, codes: Tensor, after: Tensor, action: Tensor | None, draw: Draw | None
+    ) -> list[Tensor]:
+        """`ask` of as many pictures at once as memory allows, recomputed for the gradient where they are taken in turns."""
         rows = max(1, MOST_WEIGHTS.get(codes.device.type, 2**24) // (asked * self.heads * self.places**2))
         parts = [t.split(rows) for t in (codes, after)]
         actions = [None] * len(parts[0]) if action is None else list(action.split(rows))
@@ -223,29 +260,41 @@ class CausalTransition(nn.Module):
         recompute = len(parts[0]) > 1 and torch.is_grad_enabled()
         found = []
         for given in zip(*parts, actions, draws, strict=True):
-            found.append(checkpoint(self._score, *given, use_reentrant=False, preserve_rng_state=False) if recompute else self._score(*given))
-        return Score(*(torch.cat(part) for part in zip(*found, strict=True)))
+            found.append(checkpoint(ask, *given, use_reentrant=False, preserve_rng_state=False) if recompute else ask(*given))
+        return [torch.cat(part) for part in zip(*found, strict=True)]
 
-    def _score(self, codes: Tensor, after: Tensor, action: Tensor | None, draw: Draw | None) -> Score:
+    def _score(self, codes: Tensor, after: Tensor, action: Tensor | None, draw: Draw | None) -> tuple[Tensor, ...]:
         nodes = self.nodes(codes)
         graph = self.graph(nodes, action, draw)
         logits = self.logits(codes, nodes, graph.edges, action, None if draw is None else draw.noise)
-        found = joint_log_likelihood(logits, after)
-        return Score(found, bernoulli_kl(graph.edge_logits, self.prior).sum((2, 3)), graph.edges.sum((2, 3)), dependency_loss(graph.edge_logits))
+        return joint_log_likelihood(logits, after), *self._costs(graph.edge_logits, graph.edges)
 
-    def identity(self, codes: Tensor, draw: Draw | None = None) -> tuple[Tensor, Tensor]:
-        """How far no action is from changing nothing: -log-likelihood of the same codes under the graph I (Eq. 7) and |M - I|^2 (Eq. 8), (B,)."""
-        nodes, none = self.nodes(codes), torch.full_like(codes[:, 0], NONE)
-        one = torch.eye(self.places, device=codes.device)
-        logits = self.logits(codes, nodes, one, none, None if draw is None else draw.noise)
-        edges = self.graph(nodes, none, draw).edges
-        return -joint_log_likelihood(logits, codes)[:, 0], (edges[:, 0] - one).square().sum((1, 2))
+    def _costs(self, edge_logits: Tensor, edges: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What graphs (B, G, n, n) cost: Eq. 11-13, 14 and 15, (B, G) each."""
+        return bernoulli_kl(edge_logits, self.prior).sum((2, 3)), edges.sum((2, 3)), dependency_loss(edge_logits)
+
+    def _modes(self, codes: Tensor, after: Tensor, action: Tensor, draw: Draw | None) -> tuple[Tensor, ...]:
+        nodes, one = self.nodes(codes), torch.eye(self.places, device=codes.device)
+        graph = self.graph(nodes, None, draw, none=True)  # of no action, then of each
+        edges = torch.cat([graph.edges, one.expand(len(codes), 1, -1, -1)], dim=1)
+        begun = self._begun()
+        logits = self._logits(codes, nodes, edges, torch.cat([begun, begun[:1]])[None], None if draw is None else draw.noise)
+        wanted = torch.stack([codes, *[after] * self.actions, codes], dim=1)  # (B, A + 2, n)
+        found = joint_log_likelihood(logits, wanted)
+        of = torch.stack([torch.zeros_like(action), action + 1], dim=1)[..., None, None].expand(-1, -1, self.places, self.places)
+        costs = self._costs(graph.edge_logits.gather(1, of), graph.edges.gather(1, of))
+        return found[:, 1:-1], found[:, 0], -found[:, -1], (graph.edges[:, 0] - one).square().sum((1, 2)), *costs
 
 
 def joint_log_likelihood(logits: Tensor, codes: Tensor) -> Tensor:
-    """Log-odds (B, G, n, S) and codes (B, n) to the log-likelihood of all codes together (B, G): the sum over the places, not their mean."""
-    chosen = logits.gather(3, codes[:, None, :, None].expand(-1, logits.shape[1], -1, -1))[..., 0]
-    return (chosen - logits.logsumexp(3)).sum(2)
+    """Log-odds (B, G, n, S) and codes (B, n), or (B, G, n), to the log-likelihood of all codes together (B, G): a sum over the places, no mean."""
+    asked = (codes[:, None] if codes.ndim == 2 else codes).expand(logits.shape[:3])
+    return -functional.cross_entropy(logits.flatten(0, 2), asked.flatten(), reduction="none").view(logits.shape[:3]).sum(2)
+
+
+def plain_norm(width: int) -> nn.LayerNorm:
+    """Without a scale and shift of its own, which the weights that follow can take over; on a GPU their gradients would cost a tenth of a step."""
+    return nn.LayerNorm(width, elementwise_affine=False)
 
 
 class FeedForward(nn.Module):
@@ -253,7 +302,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.SiLU(), nn.Linear(2 * width, width))
+        self.layers = nn.Sequential(plain_norm(width), nn.Linear(width, 2 * width), nn.SiLU(), nn.Linear(2 * width, width, bias=False))
 
     def forward(self, state: Tensor) -> Tensor:
         return state + self.layers(state)
@@ -265,21 +314,21 @@ class ReadParents(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.norm, self.query = nn.LayerNorm(width), nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
+        self.norm, self.query = plain_norm(width), nn.Linear(width, width, bias=False)
+        self.key_value = nn.Linear(width, 2 * width, bias=False)
         self.sharpness = nn.Parameter(torch.full((heads, 1, 1), 2.0))
-        self.out = nn.Linear(width, width)
+        self.out = nn.Linear(width, width, bias=False)
         self.think = FeedForward(width)
 
     def forward(self, state: Tensor, nodes: Tensor, edges: Tensor) -> Tensor:
         """state (B, G, n, w), nodes (B, n, w), edges (B, G, n, n) to the next state (B, G, n, w).
 
         weight_ij = edge_ij exp(s_ij) / (1 + sum_j edge_ij exp(s_ij)): multiplied, so that an edge that is 0 has a gradient, and bounded, so that
-        a node without parents reads 0.
+        a node without parents reads 0. Questions and places are one axis, so that all questions about a picture share its keys and values.
         """
-        query = functional.normalize(self.query(self.norm(state)).unflatten(3, (self.heads, -1)), dim=4).transpose(2, 3)  # (B, G, h, n, w / h)
-        key, value = self.key_value(nodes).unflatten(2, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)[:, :, None].unbind(0)  # (B, 1, h, n, w / h)
-        scores = query * self.sharpness.exp().clamp(max=SHARPEST) @ functional.normalize(key, dim=4).transpose(3, 4)
-        weights = edges[:, :, None] * scores.exp_()  # (B, G, h, n, n)
-        read = weights @ value / (1 + weights.sum(4, keepdim=True))
-        return self.think(state + self.out(read.transpose(2, 3).flatten(3)))
+        query = self.query(self.norm(state)).flatten(1, 2).unflatten(2, (self.heads, -1)).transpose(1, 2)  # (B, h, G n, w / h)
+        key, value = self.key_value(nodes).unflatten(2, (2, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)  # (B, h, n, w / h)
+        sharp = functional.normalize(key, dim=3) * self.sharpness.exp().clamp(max=SHARPEST)
+        weights = edges.flatten(1, 2)[:, None] * (functional.normalize(query, dim=3) @ sharp.transpose(2, 3)).exp_()  # (B, h, G n, n)
+        read = weights @ value / (1 + weights.sum(3, keepdim=True))
+        return self.think(state + self.out(read.transpose(1, 2).flatten(2)).view_as(state))

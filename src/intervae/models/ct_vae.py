@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from intervae.causal.transition import NONE, CausalTransition, Draw, Score
+from intervae.causal.transition import NONE, CausalTransition, Draw
 from intervae.data.base import Batch, Dataset, Split
 from intervae.data.transitions import TransitionSplit
 from intervae.errors import DataError, QueryError, UsageError, unknown
@@ -39,7 +39,6 @@ class CTVAESettings(MCQVAESettings):
     edge_width: int = 32  # features in which an edge network compares two variables
     noise: int = 0  # dims of the noise at every node; 0 where an action has one outcome only [z]
     temperature: float = 1.0  # of the relaxation that gives edges their gradients
-    mix: tuple[float, ...] = (1.0, 3.0, 4.0)  # shares of a batch for the standard, the action and the causal mode
     attribution: float = 1.0  # weight of the causal mode, Eq. 10
     standard: float = 1.0  # weight of the standard mode, Eq. 6
     identity: float = 0.01  # weight of the two losses that make no action the identity, Eq. 7 and 8
@@ -61,8 +60,6 @@ class CTVAESettings(MCQVAESettings):
             raise UsageError(f"width={self.width} cannot be shared out among {self.heads} heads; use a multiple of heads.")
         if not 0 < self.edge_prior < 1 or self.temperature <= 0:
             raise UsageError(f"edge_prior={self.edge_prior} must lie between 0 and 1, and temperature={self.temperature} above 0.")
-        if len(self.mix) != 3 or min(self.mix) < 0 or not self.mix[1] + self.mix[2]:
-            raise UsageError(f"mix={self.mix} must be the shares of the standard, action and causal mode, the last two not both 0.")
 
 
 class Mechanism(NamedTuple):
@@ -141,49 +138,23 @@ class CTVAE(MCQVAE):
         return replace(data, train=train, validation=validation)
 
     def transition_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """The three modes on shares of the batch that `mix` tells; outside of training each on all of it, with the most probable graphs.
-
-        The causal mode computes the likelihood under the true action as well, so its rows also count for the action mode.
-        """
+        """The three modes on every pair of the batch, weighed by the settings; outside of training with the most probable graphs."""
         settings, layer = self.settings, self.transition
         x, y, action = batch["codes"].long(), batch["after_codes"].long(), batch["action"]
-        draw = layer.draw(len(x), generator, x.device) if self.training else None
-        standard, single, causal = self.shares(len(x))
-        alone = layer.score(x[standard], x[standard], torch.full_like(action[standard], NONE), _rows(draw, standard))
-        same_codes, same_graph = layer.identity(x[standard], _rows(draw, standard))
-        scores = []
-        if single.stop > single.start:
-            scores.append(layer.score(x[single], y[single], action[single], _rows(draw, single)))
-        if causal.stop > causal.start:
-            every, true = layer.score(x[causal], y[causal], None, _rows(draw, causal)), action[causal][:, None]
-            scores.append(Score(*(part.gather(1, true) for part in every)))
-            attribution = functional.cross_entropy(every.log_likelihood, true[:, 0])
-            right = (every.log_likelihood.argmax(1) == true[:, 0]).float().mean()
-        else:
-            attribution = right = x.new_zeros((), dtype=torch.float32)
-        acted = Score(*(torch.cat(parts) for parts in zip(*scores, strict=True)))
+        found = layer.modes(x, y, action, layer.draw(len(x), generator, x.device) if self.training else None)
         terms = {
-            "standard": -alone.log_likelihood.mean(),
-            "action": -acted.log_likelihood.mean(),
-            "causal": attribution,
-            "identity_codes": same_codes.mean(),
-            "identity_graph": same_graph.mean(),
-            "edge_kl": torch.cat([alone.kl, acted.kl]).mean(),
-            "edge_norm": torch.cat([alone.norm, acted.norm]).mean(),
-            "dependency": torch.cat([alone.dependency, acted.dependency]).mean(),
+            "standard": -found.standard.mean(),
+            "action": -found.actions.gather(1, action[:, None]).mean(),
+            "causal": functional.cross_entropy(found.actions, action),
+            "identity_codes": found.identity_codes.mean(),
+            "identity_graph": found.identity_graph.mean(),
+            "edge_kl": found.kl.mean(),
+            "edge_norm": found.norm.mean(),
+            "dependency": found.dependency.mean(),
         }
         weights = (settings.standard, 1.0, settings.attribution, *[settings.identity] * 2, settings.edge_kl, settings.edge_norm, settings.dependency)
         loss = torch.stack([weight * term for weight, term in zip(weights, terms.values(), strict=True)]).sum()
-        return {"loss": loss, **terms, "action_accuracy": right}
-
-    def shares(self, batch: int) -> tuple[slice, slice, slice]:
-        """Rows of the standard, the action and the causal mode; the mix depends on neither the size of the data nor how frequent an action is."""
-        if not self.training:
-            return slice(0, batch), slice(0, 0), slice(0, batch)
-        mix, total = self.settings.mix, sum(self.settings.mix)
-        first = max(1, round(batch * mix[0] / total))  # one row at least shows what no action does
-        second = min(batch, first + round(batch * mix[1] / total)) if mix[2] else batch
-        return slice(0, first), slice(min(first, batch - 1), second), slice(second, batch)
+        return {"loss": loss, **terms, "action_accuracy": (found.actions.argmax(1) == action).float().mean()}
 
     # ---- queries ----------------------------------------------------------------------------------------------------
     @torch.no_grad()
@@ -271,7 +242,3 @@ class _Draws:
             return [None]
         drawn = [self.model.transition.draw(batch, self.generator, torch.device("cpu")) for _ in range(self.samples)]
         return [Draw(*(part.to(self.model.device) for part in draw)) for draw in drawn]
-
-
-def _rows(draw: Draw | None, rows: slice) -> Draw | None:
-    return None if draw is None else Draw(*(part[rows] for part in draw))
