@@ -1,4 +1,4 @@
-"""The command line: `intervae train`, `evaluate`, `graph`, `intervene`, `attribute`, `discover`, `reproduce`, and lists of what there is.
+"""The command line: `intervae train`, `evaluate`, `report`, `graph`, `intervene`, `attribute`, `discover`, `reproduce`, and lists of what there is.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage. Errors are one sentence on standard error; `--debug` shows the traceback as well.
 """
@@ -20,7 +20,7 @@ from rich.markup import escape
 
 import intervae
 from intervae import commands, listing
-from intervae.errors import IntervaeError, QueryError, RunError, UsageError, unknown
+from intervae.errors import IntervaeError, QueryError, UsageError, unknown
 from intervae.listing import out, print_page, print_rows, say
 
 if TYPE_CHECKING:
@@ -220,24 +220,6 @@ app.command()(commands.discover)
 
 
 # ---- after training -------------------------------------------------------------------------------------------------
-def _open(run: Path, device: str) -> tuple[Model, Dataset]:
-    """A run's model and the data it was trained on."""
-    from intervae.data.registry import reload
-    from intervae.evaluation import same_data
-    from intervae.files import read_json
-    from intervae.models import load
-    from intervae.training import choose_device
-
-    model = load(run, choose_device(device))
-    source = read_json(run / "config.json", "the run's settings").get("data")
-    if not isinstance(source, dict):
-        raise RunError(f"{run / 'config.json'} does not say on which data the run was trained, so it cannot be loaded again.")
-    data = reload(source)
-    if not same_data(data.spec, model.spec):
-        raise RunError(f"{data.name} has changed since {run} was trained on it (its variables, their ranges or the images); put the old data back.")
-    return model, data
-
-
 @app.command()
 def evaluate(
     run: Run,
@@ -246,7 +228,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure a run on the test split of its data; prints a table and writes evaluation.json."""
-    model, data = _open(run, device)
+    model, data = commands.open_run(run, device)
     _evaluate(model, data, run, metric, as_json)
 
 
@@ -264,10 +246,13 @@ def _evaluate(model: Model, data: Dataset, run: Path, metric: list[str] | None, 
 
 
 def _draw(model: Model, data: Dataset, run: Path) -> None:
-    from intervae.report import write_figures
+    from intervae.report import tells_of, write_figures, write_report
 
-    for path in write_figures(model, data, run):
+    for path in [*write_figures(model, data, run), *([write_report(model, data, run)] if tells_of(model) else [])]:
         say(f"wrote {path}")
+
+
+app.command()(commands.report)
 
 
 @app.command()
@@ -336,7 +321,7 @@ def intervene(
         channels, *size = model.spec.image_shape
         picture, _ = read_images([image], [str(image)], size=(size[0], size[1]), channels=channels)
     else:
-        model, data = _open(run, device)
+        model, data = commands.open_run(run, device)
         if index >= len(data.test):
             raise QueryError(f"--index {index}: the test split has {len(data.test)} images, numbered from 0.")
         chosen = data.test[index : index + 1]

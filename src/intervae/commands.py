@@ -1,4 +1,4 @@
-"""Commands on tables, without a run: `intervae discover`."""
+"""Commands that stand by themselves: `intervae discover` on a table without a run, and `intervae report` on a run and its data."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from intervae.errors import DataError, UsageError, unknown
+from intervae.errors import DataError, RunError, UsageError, unknown
 from intervae.listing import out, say
 
 if TYPE_CHECKING:
     from intervae.causal.graph import CausalGraph
+    from intervae.data.base import Dataset
+    from intervae.models.base import Model
 
 FORMATS = (".svg", ".png", ".dot", ".json")
 
@@ -133,6 +135,39 @@ def _print(rows: list[dict[str, Any]], sure: bool) -> None:
         shown = [f"{row['confidence']:.0%}"] if sure else []
         grid.add_row(edge, f"{row['weight']:.3f}", *shown, "direction open" if row["ambiguous"] else "")
     out.print(grid)
+
+
+def open_run(run: Path, device: str) -> tuple[Model, Dataset]:
+    """A run's model and the data it was trained on."""
+    from intervae.data.registry import reload
+    from intervae.evaluation import same_data
+    from intervae.files import read_json
+    from intervae.models import load
+    from intervae.training import choose_device
+
+    model = load(run, choose_device(device))
+    source = read_json(run / "config.json", "the run's settings").get("data")
+    if not isinstance(source, dict):
+        raise RunError(f"{run / 'config.json'} does not say on which data the run was trained, so it cannot be loaded again.")
+    data = reload(source)
+    if not same_data(data.spec, model.spec):
+        raise RunError(f"{data.name} has changed since {run} was trained on it (its variables, their ranges or the images); put the old data back.")
+    return model, data
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="The folder of a trained run of cmcl.", show_default=False)],
+    resamples: Annotated[
+        int | None, typer.Option("--bootstrap", min=2, help="Resamples for the confidence of links.", show_default="25 to 100, about 20 s")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Which rows are drawn.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Write report.html of a cmcl run again: what causes what, how sure that is, and what speaks against it."""
+    from intervae.report import write_report
+
+    model, data = open_run(run, device)
+    say(f"wrote {write_report(model, data, run, resamples=resamples, seed=seed)}")
 
 
 def parse_shard(text: str) -> tuple[int, int]:

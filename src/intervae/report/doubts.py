@@ -18,6 +18,7 @@ TESTED_ROWS = 500  # on which columns are tested for dependence; the time grows 
 SIGNIFICANT = 0.01  # p of a dependence between columns, all pairs together (Holm)
 SURE = 0.7  # share of resamples, below which a link or its direction is doubted
 THIN = 0.1  # share by which one direction must exceed the other in the model's own weights
+THIN_NATS = 3.0  # by which the rows must speak for one direction, where that was measured: odds of 20 to 1
 FEW_ROWS, FEW_PER_NODE = 300, 15  # training images, in all and for each latent and column
 FEW_OF_CATEGORY = 10  # training images of a category
 
@@ -167,6 +168,8 @@ def _of_link(link: LinkFound, found: Findings) -> list[Doubt]:
         point = f"only {link.direction:.0%} of the resampled tables in which the two are linked point this way"
         text = f"the direction is not settled, {point}." if link.direction >= 0.5 else f"the table points the other way: {point}."
         said.append(Doubt("direction open", pair, f"{name}: {text}"))
+    elif link.margin is not None and link.margin < THIN_NATS:
+        said.append(Doubt("direction open", pair, f"{name}: the rows speak for this direction by {link.margin:.1f} nats only."))
     elif link.backwards > (1 - THIN) * link.strength:
         text = f"the model gives the other direction nearly the same weight ({link.backwards:.2f} against {link.strength:.2f})."
         said.append(Doubt("direction open", pair, f"{name}: {text}"))

@@ -1,33 +1,37 @@
 """What a trained CMCL found between images and a table, with the confidence of every link: the numbers behind the page.
 
-Confidence: rows of latents and columns are drawn again with replacement, and on each such table links and directions are decided anew by
-`discovery.additive`, which has the likelihood of the model's graph (Gaussian noises, logits) and a closed form. The encoder is not trained again,
-so confidence is about what these latents tell, not about which latents another training would find.
+Confidence: rows of latents and columns are drawn again with replacement, and on each such table links and directions are decided anew, as the
+model decides them: for numbers by `cmcl_directions.decide`, for binary and categorical columns (and with direction=networks for all) by
+`discovery.additive`, which has the likelihood of the model's networks in closed form. The encoder is not trained again, so confidence is about
+what these latents tell, not about which latents another training would find.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
+from scipy.stats import normaltest, rankdata
 from torch import Tensor
 
 from intervae.causal.graph import CausalGraph
 from intervae.data.base import Dataset, Split, Variable
 from intervae.discovery import bootstrap
-from intervae.discovery.additive import Regressions, additive, explained, plausible
-from intervae.discovery.base import FEWEST_ROWS
+from intervae.discovery.additive import OPEN, Regressions, additive, explained, plausible
+from intervae.discovery.base import FEWEST_ROWS, Discovery
+from intervae.discovery.knowledge import Knowledge
 from intervae.errors import DataError
 from intervae.models.base import ask
+from intervae.models.cmcl_directions import decide, normal_scores
 from intervae.models.cmcl_queries import CrossModalQueries
 
 MOST_ROWS = 1000  # latents and columns that are resampled; more take longer and change little
-RESAMPLES = 100  # give a confidence to about 0.05
+RESAMPLES, FEWEST_RESAMPLES = 100, 25  # give a confidence to about 0.05 and 0.1
+DECISIONS = 250  # directions between numbers that are decided anew in all, each in a tenth of a second; with many columns there are fewer resamples
+GAUSSIAN_P = 0.01  # of a column's skewness and kurtosis, above which it may be Gaussian
 BENT = 0.02  # share of the variance that a curve must explain beyond a straight line, or it is one
 
 
@@ -39,11 +43,13 @@ class LinkFound:
         cause, effect: a latent and a column, in one order or the other.
         strength: the edge's weight: root of the share of the effect's variance, or spread of its logits.
         backwards: what the model gives the opposite direction.
+        margin: nats by which the training rows speak for this direction; None where the networks alone decided.
         present: share of the resampled tables in which the two are linked at all; None where there were too few rows.
         direction: share of those in which the link points this way; None where it was never there.
         held_out: share of the effect that the model explains on the test split: of its variance, or of its log-likelihood.
         accuracy: of a binary or categorical effect, on the test split.
-        straight: whether a line does as well as a curve, so that there is no direction to tell; None where one of the two has no curve.
+        straight: whether a line does as well as a curve and the column looks Gaussian, so that there is no direction to tell; None where one of
+            the two is no number.
         alone: strength of the link when the latent is read off the picture without, or with somebody else's, row of the table.
         shown: the same when the encoder is shown the picture's own row.
         trend: Spearman's correlation of cause and effect; None for a categorical one.
@@ -53,6 +59,7 @@ class LinkFound:
     effect: str
     strength: float
     backwards: float
+    margin: float | None
     present: float | None
     direction: float | None
     held_out: float
@@ -150,9 +157,12 @@ def _without_own_row(model: CrossModalQueries, part: Split, seed: int) -> Tensor
     return model.encode(part.images, part.labels[order])[..., 0].cpu()
 
 
-def find(model: CrossModalQueries, data: Dataset, *, resamples: int = RESAMPLES, seed: int = 0) -> Findings:
-    """Measure links, their confidence and what they explain on the test split."""
+def find(model: CrossModalQueries, data: Dataset, *, resamples: int | None = None, seed: int = 0) -> Findings:
+    """Measure links, their confidence and what they explain on the test split; without `resamples` as many as take about 20 seconds."""
     table = gather(model, data, seed=seed)
+    if resamples is None:
+        numbers = sum(v.kind == "continuous" for v in data.variables)
+        resamples = int(np.clip(DECISIONS // max(numbers, 1), FEWEST_RESAMPLES, RESAMPLES))
     started = time.perf_counter()
     confidence, unused = _confidence(model, table, resamples, seed)
     seconds = time.perf_counter() - started
@@ -190,14 +200,42 @@ def _confidence(model: CrossModalQueries, table: Table, resamples: int, seed: in
     allowed = model.networks.allowed.cpu().numpy()[np.ix_(varies, varies)] > 0
     values = table.values[:, varies]
     try:
-        known = plausible(values, names, kinds, allowed, 0.5 * model.settings.edge_threshold)
-        how: dict[str, Any] = {"knowledge": known, "threshold": model.settings.edge_threshold}
-        found = bootstrap(values, additive, resamples=resamples, names=names, kinds=kinds, seed=seed, **how)
+        learner, known = relearn(model, values, names, kinds, allowed)
+        found = bootstrap(values, learner, resamples=resamples, names=names, kinds=kinds, seed=seed, knowledge=known)
     except DataError:  # no resample of so few rows keeps every category, say
         return None, resamples
     confidence = np.zeros((len(table.names), len(table.names)))
     confidence[np.ix_(varies, varies)] = found.confidence
     return confidence, found.failed
+
+
+def relearn(
+    model: CrossModalQueries, values: np.ndarray, names: Sequence[str], kinds: Sequence[str], allowed: np.ndarray
+) -> tuple[Callable[..., Discovery], Knowledge]:
+    """What decides on links of resampled tables as the model does, and the pairs left to try: those with some strength on the whole table."""
+    settings = model.settings
+    latents = [k for k, name in enumerate(names) if name in model.latent_names]
+    numbers = [k for k, kind in enumerate(kinds) if kind == "continuous" and k not in latents] if settings.direction == "likelihood" else []
+    settled = np.zeros_like(allowed)
+    settled[np.ix_(latents, numbers)] = settled[np.ix_(numbers, latents)] = True
+    known = plausible(values, names, kinds, allowed & ~settled, 0.5 * settings.edge_threshold)
+
+    def learn(columns: np.ndarray, names: Sequence[str], kinds: Sequence[str], *, seed: int, knowledge: Knowledge) -> Discovery:
+        found = additive(columns, names, kinds, seed=seed, knowledge=knowledge, threshold=settings.edge_threshold)
+        if not numbers:
+            return found
+        decided = decide(columns[:, latents], columns[:, numbers], threshold=settings.edge_threshold, one_each=settings.one_each)
+        weights = np.array(found.graph.weights)
+        weights[np.ix_(numbers, latents)] = decided.causes
+        weights[np.ix_(latents, numbers)] = decided.effects
+        graph = CausalGraph(tuple(names), weights).to_acyclic()
+        thin = np.argwhere((np.abs(decided.margins) < OPEN) & (decided.causes + decided.effects.T > 0))
+        pairs = [(names[numbers[i]], names[latents[j]]) for i, j in thin]
+        edges = {edge[:2] for edge in graph.edges}
+        thin_edges = [edge for a, b in pairs for edge in ((a, b), (b, a)) if edge in edges]
+        return found.replace(graph=graph, ambiguous=[*(edge for edge in found.ambiguous if edge in edges), *thin_edges])
+
+    return learn, known
 
 
 def _link(model: CrossModalQueries, edge: tuple[str, str, float], table: Table, confidence: np.ndarray | None, test: dict[str, Tensor]) -> LinkFound:
@@ -215,11 +253,12 @@ def _link(model: CrossModalQueries, edge: tuple[str, str, float], table: Table, 
         effect=effect,
         strength=strength,
         backwards=float(model.influence[i, j]),
+        margin=_margin(model, cause, effect),
         present=present,
         direction=direction,
         held_out=held_out,
         accuracy=accuracy,
-        straight=is_straight(*pair) if continuous else None,
+        straight=_is_straight_gaussian(table, cause, effect, model.latent_names) if continuous else None,
         alone=_strength(table, table.alone, cause, effect),
         shown=_strength(table, table.shown, cause, effect),
         trend=None if "categorical" in (table.kind(cause), table.kind(effect)) else rank_correlation(*pair),
@@ -230,6 +269,25 @@ def _strength(table: Table, values: np.ndarray, cause: str, effect: str) -> floa
     """Of a link between two columns of `values` (N, p), by themselves, as `discovery.additive` weighs it."""
     pair, kinds = values[:, [table.names.index(cause), table.names.index(effect)]], [table.kind(cause), table.kind(effect)]
     return Regressions(pair, [cause, effect], kinds).fit([0], 1).strengths[0] if (pair.std(axis=0) > 1e-9).all() else 0.0
+
+
+def _margin(model: CrossModalQueries, cause: str, effect: str) -> float | None:
+    """Nats for cause -> effect in the model's own decision."""
+    latents, columns = model.latent_names, model.spec.names
+    if model.settings.direction != "likelihood" or (cause in latents) == (effect in latents):
+        return None
+    column, latent = (cause, effect) if cause in columns else (effect, cause)
+    if model.spec.variable(column).kind != "continuous":
+        return None
+    nats = float(model.margins[columns.index(column), latents.index(latent)])
+    return nats if cause == column else -nats
+
+
+def _is_straight_gaussian(table: Table, cause: str, effect: str, latents: Sequence[str]) -> bool:
+    """Whether the two are a line apart, a latent on the scale on which it is Gaussian (its own is arbitrary), and the column Gaussian itself."""
+    pair = [normal_scores(table.column(name)) if name in latents else table.column(name) for name in (cause, effect)]
+    columns = [table.column(name) for name in (cause, effect) if name not in latents]
+    return is_straight(*pair) and all(len(c) >= FEWEST_ROWS and float(normaltest(c).pvalue) > GAUSSIAN_P for c in columns)
 
 
 def is_straight(a: np.ndarray, b: np.ndarray) -> bool:

@@ -16,7 +16,7 @@ from intervae.models.base import Model
 from intervae.models.cmcl_queries import CrossModalQueries
 from intervae.report.doubts import CHECKS, SIGNIFICANT, Dependence, Doubt, column_dependences, doubts
 from intervae.report.drawings import graph_svg, words
-from intervae.report.findings import RESAMPLES, Findings, LinkFound, find
+from intervae.report.findings import Findings, LinkFound, find
 from intervae.report.links import link_curve, link_heat_maps, link_strip, reconstruction_rows
 from intervae.report.stylesheet import STYLE
 
@@ -24,11 +24,16 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 SHOWN_PAIRS = 10  # of columns, in the table of dependences
 
 
-def write_report(model: Model, data: Dataset, folder: str | Path, *, resamples: int = RESAMPLES, seed: int = 0) -> Path:
+def tells_of(model: Model) -> bool:
+    """Whether there is a report of such a model: it must learn links between latents of pictures and columns of a table."""
+    return isinstance(model, CrossModalQueries)
+
+
+def write_report(model: Model, data: Dataset, folder: str | Path, *, resamples: int | None = None, seed: int = 0) -> Path:
     """Write `folder`/report.html on a trained CMCL and the data it was trained on; returns its path.
 
     Arguments:
-        resamples: tables drawn for the confidence of links; 100 take about 10 seconds with 1,000 rows and 20 latents and columns.
+        resamples: tables drawn for the confidence of links; without, 25 to 100, as many as take about 20 seconds.
         seed: which rows are drawn.
     """
     if not isinstance(model, CrossModalQueries):
@@ -180,7 +185,7 @@ def _links(model: CrossModalQueries, data: Dataset, found: Findings, said: list[
     for link in found.links:
         own = "".join(f"<li>{words(d.text)}</li>" for d in said if set(d.about) == {link.cause, link.effect})
         facts = {
-            "strength": f"{link.strength:.2f} (the other way in the model: {link.backwards:.2f})",
+            "strength": f"{link.strength:.2f}" + ("" if link.margin is None else f"; for this direction {link.margin:.0f} nats"),
             "confidence": _sure(link),
             "on test images": f"{link.held_out:.0%} explained" + (f", {link.accuracy:.0%} right" if link.accuracy is not None else ""),
             "from the picture alone": f"strength {link.alone:.2f}",
