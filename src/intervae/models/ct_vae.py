@@ -48,7 +48,7 @@ class CTVAESettings(MCQVAESettings):
     dependency: float = 0.1  # weight of the wish that every variable has a parent, Eq. 15
     graph_samples: int = 0  # graphs that an answer averages over; 0 takes the most probable one
     transition_epochs: int = 40  # passes over the pairs of pictures
-    transition_batch: int = 128  # pairs in a step
+    transition_batch: int = 64  # pairs in a step
     transition_rate: float = 2e-3  # learning rate of the transition layer
     weight_decay: float = 0.01  # of the transition layer
 
