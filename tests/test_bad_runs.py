@@ -224,7 +224,7 @@ def test_a_folder_without_permission_to_write(run: Path, tmp_path: Path) -> None
 def test_what_cannot_be_resumed_is_left_as_it_is(run: Path, tmp_path: Path) -> None:
     train = [*TRAIN, *PENDULUM, "--graph", "true", "--no-pictures", "--resume", "--out"]
     before = contents(run)
-    refused(intervae(*train, tmp_path / "nowhere"), 1, "does not exist", "start it without --resume")
+    refused(intervae(*train, tmp_path / "nowhere"), 1, "does not exist", "start it without resume=True (--resume)")
     assert not (tmp_path / "nowhere").exists()
     refused(intervae(*train, run, "--seed", 1), 1, "was started otherwise", "seed was 0, now 1")
     refused(intervae(*train, run, "--set", "dims=3"), 1, "was started otherwise", "settings.dims was 2, now 3")

@@ -61,7 +61,7 @@ def test_the_installed_program_trains_is_interrupted_resumes_evaluates_draws_and
     stopped = interrupt(words, run, cwd=tmp_path)
     assert refused(stopped, 1) == "error: interrupted; a run that was training goes on with --resume."
     assert plain(stopped.out)
-    refused(intervae("graph", run), 1, "no model.safetensors", "go on with --resume")
+    refused(intervae("graph", run), 1, "no model.safetensors", "go on with resume=True (--resume)")
     assert not list(run.rglob("*.tmp"))
 
     trained = succeeded(program(*words, "--resume", cwd=tmp_path))

@@ -46,7 +46,7 @@ def write_json(path: Path, content: Any) -> None:
 def cannot_write(path: Path, error: OSError) -> RunError:
     """One sentence for a write that failed."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return RunError(f"no space left to write {path}; free some and go on with --resume: what was written before is intact.")
+        return RunError(f"no space left to write {path}; free some and go on with resume=True (--resume): what was written before is intact.")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return RunError(f"{path.parent} cannot be written to ({error.strerror}); choose another folder or change its permissions.")
     if error.errno in (errno.ENOTDIR, errno.EEXIST):

@@ -404,5 +404,5 @@ def test_options_are_checked(toy: Any, toy_data: Dataset) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_refused(toy: Any, toy_data: Dataset) -> None:
-    with pytest.raises(UsageError, match="finds no GPU here; use --device cpu"):
+    with pytest.raises(UsageError, match=r"finds no GPU here; use device='cpu' \(--device cpu\)"):
         toy().fit(toy_data, device="cuda")

@@ -125,7 +125,7 @@ def test_an_existing_run_is_not_overwritten_unless_asked(toy: Any, toy_data: Dat
     folder = tmp_path / "run"
     toy(epochs=3).fit(toy_data, out=folder, seed=0)
     before = {name: (folder / name).read_bytes() for name in files(folder)}
-    with pytest.raises(RunError, match=r"already holds a run; pass --resume .* --overwrite"):
+    with pytest.raises(RunError, match=r"already holds a run; pass resume=True \(--resume\) .* overwrite=True \(--overwrite\)"):
         toy(epochs=2).fit(toy_data, out=folder, seed=1)
     assert before == {name: (folder / name).read_bytes() for name in files(folder)}
     model = toy(epochs=2)
@@ -197,7 +197,7 @@ def test_a_full_disk_at_any_write_leaves_a_run_that_resumes_to_the_same_result(
     assert writes >= 8
     for fails in range(1, writes + 1):
         folder, left[0] = tmp_path / f"{fails}", fails
-        with pytest.raises(RunError, match=r"no space left to write .*; free some and go on with --resume") as caught:
+        with pytest.raises(RunError, match=r"no space left to write .*; free some and go on with resume=True \(--resume\)") as caught:
             toy(keep_best=True).fit(toy_data, out=folder, **QUICK)
         assert "\n" not in str(caught.value)
         assert not [name for name in files(folder) if name.endswith(".tmp")]
@@ -261,7 +261,7 @@ def test_resuming_a_finished_run_changes_nothing(toy: Any, toy_data: Dataset, tm
 def test_what_cannot_be_resumed_says_so(toy: Any, toy_data: Dataset, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="pass out="):
         toy().fit(toy_data, resume=True)
-    with pytest.raises(RunError, match="nowhere does not exist, so there is nothing to go on with; start it without --resume"):
+    with pytest.raises(RunError, match=r"nowhere does not exist, so there is nothing to go on with; start it without resume=True \(--resume\)"):
         toy().fit(toy_data, out=tmp_path / "nowhere", resume=True)
     assert not (tmp_path / "nowhere").exists()
     (tmp_path / "empty").mkdir()

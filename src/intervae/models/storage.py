@@ -58,7 +58,7 @@ def load_model(folder: str | Path, device: str | torch.device = "cpu") -> Model:
     model = build_model(config, folder)
     path = folder / "model.safetensors"
     if not path.is_file():
-        hint = " Training has not finished; go on with --resume." if (folder / "checkpoints").is_dir() else ""
+        hint = " Training has not finished; go on with resume=True (--resume)." if (folder / "checkpoints").is_dir() else ""
         raise RunError(f"{folder} has no model.safetensors (the weights).{hint}")
     try:
         tensors = load_file(path)

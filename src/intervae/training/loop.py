@@ -128,14 +128,17 @@ class Trainer:
 
     def _clear(self, out: Path, overwrite: bool) -> None:
         """Make sure that `out` may be written to, and take away what an older run left there."""
-        names = ("model.safetensors", "metrics.jsonl", "graph.json", "README.md", "checkpoints/last.safetensors")
+        names = ("model.safetensors", "metrics.jsonl", "graph.json", "README.md", "report.html", "checkpoints/last.safetensors")
         try:
             if (out / "config.json").exists() and not overwrite:
-                raise RunError(f"{out} already holds a run; pass --resume to go on with it, --overwrite to replace it, or choose another --out.")
+                raise RunError(
+                    f"{out} already holds a run; pass resume=True (--resume) to go on with it, overwrite=True (--overwrite) to replace it, "
+                    "or choose another out= (--out)."
+                )
             if out.is_file():
-                raise RunError(f"{out} is a file, and a run needs a folder; choose another --out.")
+                raise RunError(f"{out} is a file, and a run needs a folder; choose another out= (--out).")
             if out.exists() and not (out / "config.json").exists() and (not out.is_dir() or set(out.iterdir()) - set(leftovers(out))):
-                raise RunError(f"{out} is not empty and not a run of intervae; choose another --out.")
+                raise RunError(f"{out} is not empty and not a run of intervae; choose another out= (--out).")
             for stale in [*(out / name for name in names), *(out / "tensorboard").glob("events.*")]:
                 stale.unlink(missing_ok=True)
         except OSError as error:
@@ -148,7 +151,7 @@ class Trainer:
 
     def _resume(self, out: Path) -> None:
         if not out.exists():
-            raise RunError(f"{out} does not exist, so there is nothing to go on with; start it without --resume.")
+            raise RunError(f"{out} does not exist, so there is nothing to go on with; start it without resume=True (--resume).")
         before = read_json(out / "config.json", "the run's settings")
         if not isinstance(before, dict):
             raise RunError(f"{out / 'config.json'} is not the config of an intervae run.")
@@ -157,7 +160,9 @@ class Trainer:
         before["precision"] = (before.get("training") or {}).get("precision")
         changes = list(_differences({key: before.get(key) for key in now}, now))
         if changes:
-            raise RunError(f"{out} was started otherwise ({'; '.join(changes[:3])}): resume it as it was, or start anew with --overwrite.")
+            raise RunError(
+                f"{out} was started otherwise ({'; '.join(changes[:3])}): resume it as it was, or start anew with overwrite=True (--overwrite)."
+            )
         self._start()
         path = out / "checkpoints" / "last.safetensors"
         if path.exists() or (out / "model.safetensors").exists():

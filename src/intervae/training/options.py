@@ -41,7 +41,7 @@ def choose_device(device: str | torch.device) -> torch.device:
     if chosen.type not in ("cpu", "cuda", "mps", "xpu"):
         raise UsageError(f"device {device!r} cannot train; use auto, cpu, cuda or cuda:N.")
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise UsageError("device cuda was asked for, but torch finds no GPU here; use --device cpu.")
+        raise UsageError("device cuda was asked for, but torch finds no GPU here; use device='cpu' (--device cpu).")
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
         raise UsageError(f"device {device} was asked for, but this machine has only {torch.cuda.device_count()}; they count from cuda:0.")
     return chosen
