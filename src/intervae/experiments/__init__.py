@@ -12,6 +12,8 @@ from intervae.experiments.causal_prior_parabola import CAUSAL_PRIOR_PARABOLA
 from intervae.experiments.causal_prior_sprites import CAUSAL_PRIOR_SPRITES
 from intervae.experiments.causalvae import DEMO, FLOW, GRAPH, PENDULUM
 from intervae.experiments.cmcl import CMCL_FIG2, CMCL_FIG3, CMCL_TABLE1, CMCL_TABLE2
+from intervae.experiments.cmcl_mnist import CMCL_MNIST
+from intervae.experiments.cmcl_xray import CMCL_XRAY
 from intervae.experiments.ctvae import CTVAE_TABLE1
 from intervae.experiments.ladder import LVAE_MNIST, LVAE_NORB, LVAE_OMNIGLOT
 from intervae.experiments.sachs import SACHS
@@ -36,6 +38,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     CMCL_FIG3,
     CMCL_TABLE1,
     CMCL_TABLE2,
+    CMCL_MNIST,
+    CMCL_XRAY,
 )
 
 
