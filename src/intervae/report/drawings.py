@@ -38,13 +38,14 @@ def png(pixels: np.ndarray) -> str:
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
-def picture_row(pictures: Sequence[np.ndarray], captions: Sequence[str], label: str, alternative: str) -> str:
-    """A line of a table of pictures (H, W, 3), each under its caption (no line of captions where they are all empty)."""
-    cells = "".join(
-        f'<td>{f"<span>{words(caption)}</span>" if caption else ""}<img src="{png(pixels)}" alt="{words(alternative)} {words(caption)}"></td>'
-        for pixels, caption in zip(pictures, captions, strict=True)
-    )
-    return f'<tr><th scope="row">{words(label)}</th>{cells}</tr>'
+def picture_row(pictures: Sequence[np.ndarray | None], captions: Sequence[str], label: str, alternative: str) -> str:
+    """A line of a table of pictures (H, W, 3), each under its caption where it has one; nothing for None."""
+    cells = []
+    for pixels, caption in zip(pictures, captions, strict=True):
+        above = f"<span>{words(caption)}</span>" if caption else ""
+        image = "" if pixels is None else f'<img src="{png(pixels)}" alt="{words(f"{alternative} {caption}")}">'
+        cells.append(f"<td>{above}{image}</td>")
+    return f'<tr><th scope="row">{words(label)}</th>{"".join(cells)}</tr>'
 
 
 # ---- the graph ------------------------------------------------------------------------------------------------------

@@ -10,14 +10,14 @@ from intervae.figures.heat_maps import blend
 from intervae.figures.pixels import as_images, as_rgb, signed_change
 from intervae.models.base import ask
 from intervae.models.cmcl_queries import CrossModalQueries
-from intervae.models.heat_maps import has_heat_maps, heat_map
+from intervae.models.heat_maps import encoder_blocks, has_heat_maps, heat_map
 from intervae.report.drawings import Axis, picture_row, scatter_svg, words
 from intervae.report.findings import LinkFound
 from intervae.report.pictures import SHOWN, _spread
 
 POINTS = 250  # of a scatter
 STRIP_IMAGES, STRIP_VALUES = 3, 7
-HEATED = 5  # pictures with a heat map
+HEATED, REFERENCE = 5, 64  # pictures with a heat map, and those that they are compared with
 CURVE_POINTS = 60
 
 
@@ -85,8 +85,7 @@ def link_strip(model: CrossModalQueries, data: Dataset, column: str) -> str:
         rows.append(picture_row(shown, ["original", *captions] if k == 0 else [""] * len(shown), label, alternative))
     first = as_images(made[0], "pictures of do()")
     change = signed_change(first, first[:1])
-    blank = np.full_like(change[0], 255)
-    rows.append(picture_row([blank, *change], [""] * (len(change) + 1), "change in image 1", "change"))
+    rows.append(picture_row([None, *change], [""] * (len(change) + 1), "change in image 1", "change"))
     size = float((made.amax(1) - made.amin(1)).mean())
     largest = float((made.amax(1) - made.amin(1)).max())
     unit = f" in {words(variable.unit)}" if variable.unit else ""
@@ -103,27 +102,29 @@ def _figure(rows: str, caption: str) -> str:
 
 # ---- where ----------------------------------------------------------------------------------------------------------
 def link_heat_maps(model: CrossModalQueries, data: Dataset, latent: str, link: LinkFound) -> str:
-    """Grad-CAM++ of a latent on the test images in which it is strongest, in the direction that goes with more of the column; empty without it."""
+    """Heat maps of a latent on the test images in which it is strongest, in the direction that goes with more of the column; empty without any."""
     if not has_heat_maps(model, data.test):
         return ""
     sign = -1 if link.trend is not None and link.trend < 0 else 1
-    values = sign * ask(model, "encode", data.test)[:, model.latent_names.index(latent), 0]
-    part = data.test[values.argsort(descending=True)[:HEATED]]
-    maps = heat_map(model, part.images, latent, sign=sign, labels=part.labels if model.needs_labels else None).numpy()
+    order = (sign * ask(model, "encode", data.test)[:, model.latent_names.index(latent), 0]).argsort(descending=True)
+    part = data.test[order[:HEATED]]
     images = as_images(part.images, "test images")
     column = link.cause if link.cause in data.names else link.effect
-    variable = _variable(data, column)
-    captions = [""] * len(images)
-    if variable is not None:
-        captions = [_short(variable, float(value)) for value in part.labels[:, data.names.index(column)]]
+    variable, blank = _variable(data, column), [""] * len(images)
+    captions = blank if variable is None else [_short(variable, float(value)) for value in part.labels[:, data.names.index(column)]]
     rows = picture_row(list(as_rgb(images)), captions, "picture", "test image")
-    rows += picture_row(list(blend(images, maps)), [""] * len(images), "heat map", f"heat map of {latent}")
-    empty = int((maps.reshape(len(maps), -1).max(1) == 0).sum())
-    note = f" In {empty} of them nothing raises it, and the map is empty." if empty else ""
+    maps = heat_map(model, part.images, latent, sign=sign, labels=part.labels if model.needs_labels else None).numpy()
+    rows += picture_row(list(blend(images, maps)), blank, "Grad-CAM++", f"heat map of {latent}")
+    compared = ""
+    if not model.needs_labels:
+        others = data.test[order[-max(1, len(order) // 4) :][:REFERENCE]].images
+        block = -min(2, len(encoder_blocks(model, part.images[:1])))
+        against = heat_map(model, part.images, latent, sign=sign, block=block, reference=others).numpy()
+        rows += picture_row(list(blend(images, against)), blank, "against others", f"what adds to {latent}")
+        ends = ("smallest", "largest") if sign < 0 else ("largest", "smallest")
+        compared = f" Against others: what each place adds beyond the images in which it is {ends[1]}, which is the more local of the two maps."
     above = f" Above each picture: {words(column)}." if variable is not None else ""
-    caption = (
-        f"Where {words(latent)} is read off (Grad-CAM++), in the test images in which it is {'smallest' if sign < 0 else 'largest'}.{above}{note}"
-    )
+    caption = f"Where {words(latent)} is read off, in the test images in which it is {'smallest' if sign < 0 else 'largest'}.{compared}{above}"
     return _figure(rows, caption)
 
 

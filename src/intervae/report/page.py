@@ -83,7 +83,7 @@ def _opening(data: Dataset, found: Findings) -> str:
 
 
 def _in_short(found: Findings, said: list[Doubt]) -> str:
-    items = "".join(f"<li>{_sentence(link, found)}{_mark(link, said)}</li>" for link in found.links)
+    items = "".join(f"<li>{_sentence(link, found)} ({_sure(link)}).{_mark(link, said)}</li>" for link in found.links)
     loose = [words(v.name) for v in found.columns if not found.of(v.name)]
     none = f"<p>No link was found for {_listed(loose)}.</p>" if loose else ""
     return f"<section><h2>In short</h2>{f'<ul>{items}</ul>' if items else ''}{none}</section>"
@@ -98,7 +98,7 @@ def _sentence(link: LinkFound, found: Findings) -> str:
         text += "" if acts(found, link.effect) else f", and changing {effect} would not change the picture"
     else:
         text = f"{cause} causes {effect}"
-    return f"{text}{_trend(link)} ({_sure(link)})."
+    return text + _trend(link)
 
 
 def acts(found: Findings, column: str) -> bool:
@@ -190,7 +190,7 @@ def _links(model: CrossModalQueries, data: Dataset, found: Findings, said: list[
             "on test images": f"{link.held_out:.0%} explained" + (f", {link.accuracy:.0%} right" if link.accuracy is not None else ""),
             "from the picture alone": f"strength {link.alone:.2f}",
         }
-        pieces = [f'<div class="two"><div><h3>{words(link.cause)} → {words(link.effect)}</h3><p>{_sentence(link, found)}</p>{_facts(facts)}']
+        pieces = [f'<div class="two"><div><h3>{words(link.cause)} → {words(link.effect)}</h3><p>{_sentence(link, found)}.</p>{_facts(facts)}']
         pieces.append(f"{f'<ul class=doubts>{own}</ul>' if own else ''}</div><div>{link_curve(model, data, link)}</div></div>")
         if link.cause in data.names and link.effect in found.latents and link.cause not in shown:
             shown.add(link.cause)
