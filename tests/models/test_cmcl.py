@@ -58,6 +58,23 @@ def test_both_kl_rise_over_the_warm_up() -> None:
             torch.testing.assert_close(terms["loss"], terms[f"{prefix}reconstruction"] + share * terms[f"{prefix}kl"])
 
 
+def test_annealing_lets_the_weight_of_the_second_kl_fall_from_the_worth_of_a_picture_to_one() -> None:
+    data, model = mixed(), make(annealing=0.5, epochs=4, batch_size=10, likelihood="gaussian", scale=0.2)
+    model.set_warm_up(data, 0)
+    steps = 2 * (len(data.train) // 10)
+    first = (data.train.images.float() / 255).var(0, correction=0).sum().item() / 0.2**2
+    assert model.annealing_steps == steps
+    assert first > 10
+    for step, weight in ((0.0, first), (steps / 2, first**0.5), (float(steps), 1.0), (1e9, 1.0)):
+        batch = batch_of(data, step=step)
+        seen = model.look(batch["images"], batch["labels"], seeded())
+        terms = model.causal_terms(batch, seen)[0]
+        torch.testing.assert_close(terms["loss"], terms["reconstruction"] + weight * terms["kl"])
+    bernoulli = make(annealing=0.5)
+    bernoulli.set_warm_up(data, 0)
+    assert bernoulli.first_weight.item() == pytest.approx(first * 0.2**2 / 0.5**2, rel=1e-4)
+
+
 def test_pairing_by_index_shows_each_latent_its_own_column_and_the_last_none() -> None:
     model, u, z0 = make(), torch.randn(5, 5), torch.randn(5, 3)  # inputs: a, b, c = x, y, z
     seen = torch.ones(5, 1)

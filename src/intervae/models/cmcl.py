@@ -14,19 +14,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from intervae.causal.gaussian import kl_diagonal, kl_standard_normal, log_normal, reparametrise
+from intervae.causal.gaussian import kl_diagonal, kl_standard_normal, reparametrise
 from intervae.causal.graph import CausalGraph
-from intervae.data.base import Batch, Dataset, Spec
+from intervae.data.base import Batch, Dataset, Spec, Split
 from intervae.discovery.design import refuse_collinear
-from intervae.errors import DataError, QueryError
-from intervae.models.base import in_batches, repeat_rows
+from intervae.errors import DataError
+from intervae.models.base import repeat_rows
 from intervae.models.cmcl_directions import decide
 from intervae.models.cmcl_queries import LABEL_BANK, CrossModalQueries
 from intervae.models.cmcl_settings import CMCLSettings
 from intervae.models.ivae import as_inputs, inputs_of
 from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.images import build_decoder, build_encoder, dense_layers
-from intervae.nets.latents import draw_samples
 from intervae.nets.likelihood import negative_log_likelihood
 from intervae.nets.node_networks import NodeNetworks
 from intervae.nets.norm import BatchNorm, update_statistics
@@ -35,6 +34,7 @@ from intervae.nets.per_node import PerNode
 
 MOST_CATEGORIES = 50  # of a column: what is seen once or twice cannot be learned
 TRIES = 8  # other samples looked at for a value that differs
+BERNOULLI_NOISE = 0.5  # as which a Bernoulli likelihood sees a grey pixel
 FASTER_FALL = 0.25  # of the cycles in an epoch, short of which their penalty grows tenfold
 
 
@@ -104,6 +104,8 @@ class CMCL(CrossModalQueries):
         p = m + len(kinds)
         start = {
             "warm_up_steps": 0.0,
+            "annealing_steps": 0.0,
+            "first_weight": 1.0,
             "multiplier": 0.0,
             "penalty": 1.0,
             "last_cycles": torch.inf,
@@ -221,7 +223,18 @@ class CMCL(CrossModalQueries):
         output = self.decoder(seen.z)
         reconstruction = self.misfit(output, batch["images"])
         kl = kl_diagonal(*seen.posterior, *self.prior(seen.u)).mean()
-        return {"loss": reconstruction + self.warm_up(batch) * kl, "reconstruction": reconstruction, "kl": kl}, output
+        return {"loss": reconstruction + self.causal_kl_weight(batch) * kl, "reconstruction": reconstruction, "kl": kl}, output
+
+    def causal_kl_weight(self, batch: Batch) -> Tensor | float:
+        """Of module 2's KL: with annealing it falls geometrically to 1, from where no latent is worth its nats.
+
+        While it is high a picture is told by what u says of it, for that is free: z_j comes to stand for what u_j tells, and latents without a
+        column join later. Risen from 0 instead, reconstruction mixes the latents first, and then they hardly turn any more.
+        """
+        if not self.settings.annealing:
+            return self.warm_up(batch)
+        left = (1 - batch["step"] / self.annealing_steps.clamp(min=1.0)).clamp(min=0.0)
+        return self.first_weight**left
 
     def warm_up(self, batch: Batch) -> Tensor | float:
         return (batch["step"] / self.warm_up_steps.clamp(min=1.0)).clamp(max=1.0) if self.settings.warm_up else 1.0
@@ -338,8 +351,17 @@ class CMCL(CrossModalQueries):
         refuse_collinear(data.train.labels.double().cpu().numpy(), self.spec.names, [v.kind for v in self.spec.variables])
 
     def set_warm_up(self, data: Dataset, seed: int) -> None:
-        """Turn epochs of warm-up into steps."""
-        self.warm_up_steps.fill_(self.settings.warm_up * (len(data.train) // self.settings.batch_size))
+        """Turn epochs of warm-up and the share of annealing into steps; annealing starts where all that varies in a picture is worth one nat."""
+        settings, steps = self.settings, len(data.train) // self.settings.batch_size
+        self.warm_up_steps.fill_(settings.warm_up * steps)
+        self.annealing_steps.fill_(settings.annealing * settings.epochs * steps)
+        noise = BERNOULLI_NOISE if settings.likelihood == "bernoulli" else settings.scale
+        varying = (self._some_rows(data, seed).images.float() / 255).var(0, correction=0).sum()
+        self.first_weight.copy_((varying / noise**2).clamp(min=1.0))
+
+    def _some_rows(self, data: Dataset, seed: int) -> Split:
+        """Random rows of the training split, all of them where it is small."""
+        return data.train[torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:LABEL_BANK].to(data.train.device)]
 
     def update_norms(self) -> None:
         update_statistics(self)
@@ -366,8 +388,7 @@ class CMCL(CrossModalQueries):
     def finish(self, data: Dataset, seed: int) -> None:
         """Keep labels of the training split, from which sample() draws; decide on it which edges there are, and fit f to them."""
         settings = self.settings
-        rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:LABEL_BANK].to(data.train.device)
-        part = data.train[rows]
+        part = self._some_rows(data, seed)
         self.label_bank.copy_(repeat_rows(part.labels, LABEL_BANK))
         self.eval()
         z = self.encode(part.images, part.labels if self.needs_labels else None)[..., 0]
@@ -403,31 +424,3 @@ class CMCL(CrossModalQueries):
     def state_to_log(self) -> dict[str, Any]:
         state = {"cycles": float(self.networks.cycles().detach()), "multiplier": float(self.multiplier), "penalty": float(self.penalty)}
         return {"strengths": self.networks.strengths.cpu().tolist(), **state}
-
-    @torch.no_grad()
-    def log_weights(self, images: Any, labels: Any, samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Conditional likelihood p(x | u): log p(x | z) + log p(z | u) - log q(z | z0, u), (samples, B), for z0 drawn from q(z0 | x), then z.
-
-        Whatever z0 is, q(z | z0, u) is a proposal for z, so that the weights integrate to p(x | u). Without module 2 it is p(x).
-        """
-        settings, x = self.settings, self.as_images(images)
-        if settings.causal_module and labels is None:
-            raise QueryError(f"{self.name} has a prior p(z | u) that depends on the labels; give log_weights the labels of the images.")
-        embedding = self.embed(x)
-        size = embedding[0].shape[1]
-        noise = draw_samples((len(x), size + settings.latents), samples, generator, x.device)
-        z0 = embedding[0] + torch.exp(0.5 * embedding[1]) * noise[..., :size]  # (samples, B, m0)
-        if settings.causal_module:
-            u = self.inputs(self.as_labels(labels, len(x))).repeat(samples, 1)
-            mean, log_variance = self.posterior(z0.flatten(0, 1), u, torch.full_like(u[:, :1], float(settings.label_dropout < 1)))
-            z = mean + torch.exp(0.5 * log_variance) * noise[..., size:].flatten(0, 1)
-            log_ratio = (log_normal(z, *self.prior(u)) - log_normal(z, mean, log_variance)).sum(1)
-        else:
-            z = z0.flatten(0, 1)
-            log_ratio = (log_normal(z0, 0.0, 0.0) - log_normal(z0, *embedding)).sum(2).flatten()
-        log_pixels = in_batches(
-            lambda latents, truth: -negative_log_likelihood(self.generator_of(latents), truth, settings.likelihood, settings.scale),
-            z,
-            x.repeat(samples, 1, 1, 1),
-        )
-        return (log_pixels + log_ratio).unflatten(0, (samples, len(x)))

@@ -13,10 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from intervae.causal.do import Do, interventions, propagate
+from intervae.causal.gaussian import log_normal
 from intervae.causal.graph import CausalGraph
 from intervae.errors import QueryError, unknown
 from intervae.models.base import Model, as_tensor, in_batches
 from intervae.models.cmcl_settings import CMCLSettings
+from intervae.nets.latents import draw_samples
+from intervae.nets.likelihood import negative_log_likelihood
 from intervae.nets.node_networks import NodeNetworks
 from intervae.nets.norm import EPSILON, BatchNorm
 
@@ -42,6 +45,8 @@ class CrossModalQueries(Model):
     margins: Tensor
     label_bank: Tensor
     warm_up_steps: Tensor
+    annealing_steps: Tensor
+    first_weight: Tensor
     multiplier: Tensor
     penalty: Tensor
     last_cycles: Tensor
@@ -248,3 +253,32 @@ class CrossModalQueries(Model):
             mean, log_variance = self.prior(self.inputs(labels))
             noise = mean + torch.exp(0.5 * log_variance) * noise
         return self.decode(self.intervene(noise[..., None], do or {}, labels))
+
+    # ---- likelihood -------------------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def log_weights(self, images: Any, labels: Any, samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Conditional likelihood p(x | u): log p(x | z) + log p(z | u) - log q(z | z0, u), (samples, B), for z0 drawn from q(z0 | x), then z.
+
+        Whatever z0 is, q(z | z0, u) is a proposal for z, so that the weights integrate to p(x | u). Without module 2 it is p(x).
+        """
+        settings, x = self.settings, self.as_images(images)
+        if settings.causal_module and labels is None:
+            raise QueryError(f"{self.name} has a prior p(z | u) that depends on the labels; give log_weights the labels of the images.")
+        embedding = self.embed(x)
+        size = embedding[0].shape[1]
+        noise = draw_samples((len(x), size + settings.latents), samples, generator, x.device)
+        z0 = embedding[0] + torch.exp(0.5 * embedding[1]) * noise[..., :size]  # (samples, B, m0)
+        if settings.causal_module:
+            u = self.inputs(self.as_labels(labels, len(x))).repeat(samples, 1)
+            mean, log_variance = self.posterior(z0.flatten(0, 1), u, torch.full_like(u[:, :1], float(settings.label_dropout < 1)))
+            z = mean + torch.exp(0.5 * log_variance) * noise[..., size:].flatten(0, 1)
+            log_ratio = (log_normal(z, *self.prior(u)) - log_normal(z, mean, log_variance)).sum(1)
+        else:
+            z = z0.flatten(0, 1)
+            log_ratio = (log_normal(z0, 0.0, 0.0) - log_normal(z0, *embedding)).sum(2).flatten()
+        log_pixels = in_batches(
+            lambda latents, truth: -negative_log_likelihood(self.generator_of(latents), truth, settings.likelihood, settings.scale),
+            z,
+            x.repeat(samples, 1, 1, 1),
+        )
+        return (log_pixels + log_ratio).unflatten(0, (samples, len(x)))

@@ -13,7 +13,7 @@ from intervae.nets.per_node import UnitActivation
 from intervae.settings import at_least
 
 WIDTHS = ("posterior_widths", "prior_widths", "graph_widths", "classifier_widths")
-SHARES = ("label_dropout", "contrast_start", "contrast_threshold", "acyclicity_start", "shaping_start")
+SHARES = ("label_dropout", "contrast_start", "contrast_threshold", "acyclicity_start", "shaping_start", "annealing")
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,9 @@ class CMCLSettings:
     contrast_input: Literal["latents", "delta"] = "latents"  # what the classifier sees: the latents of a counterfactual, or their change
     schedule: Literal["joint", "alternating"] = "joint"  # all losses in one step, or Algorithm 1
     warm_up: int = 10  # epochs over which the weight of both KL rises from 0 to 1; 0 for none
+    annealing: float = (
+        0.0  # share of training over which the weight of module 2's KL falls to 1, from where a picture is worth one nat; 0 for warm_up
+    )
     epochs: int = 200  # passes over the training split
     batch_size: int = 64  # images in a step
     learning_rate: float = 1e-3  # of everything but the DAG's networks
