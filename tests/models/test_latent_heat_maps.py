@@ -125,6 +125,27 @@ def test_a_column_goes_with_its_edge_and_the_sign_of_the_correlation() -> None:
     assert "no edge" in none.words
 
 
+def test_of_several_edges_the_strongest_association_counts_not_the_weight() -> None:
+    """Weights into a binary column are in logits and may be large where there is hardly anything to tell."""
+    data = mixed()
+    model = with_edges(make(data), ("z1", "b"), ("b", "z3"), ("c", "z0"), ("c", "z2"))
+    labels = {picture.numpy().tobytes(): row for picture, row in zip(data.train.images, data.train.labels, strict=True)}
+
+    def encode(images: torch.Tensor, given: Any = None) -> torch.Tensor:
+        rows = torch.stack([labels[picture.numpy().tobytes()] for picture in images])
+        z = torch.randn(len(images), 4, 1, generator=torch.Generator().manual_seed(0))
+        z[:, 3, 0] -= 3 * rows[:, 1]
+        z[:, 2, 0] += 4 * (rows[:, 2] == 1)  # not straight in the code of the category
+        return z
+
+    model.encode = encode
+    model.influence[model.node_names.index("z1"), model.node_names.index("b")] = 9.0
+    found = link(model, data, "b")
+    assert (found.latent, found.edge, found.sign) == ("z3", "column -> latent", -1)
+    assert 0.5 < found.association <= 1
+    assert link(model, data, "c").latent == "z2"
+
+
 def test_evaluate_scores_the_latent_of_the_column_that_tells_of_masks(chests: Dataset) -> None:
     model = with_edges(make(chests), ("disease", "z3"), ("dose", "z0"))
     energy, overlap = evaluate(model, chests, ["heat_map"])

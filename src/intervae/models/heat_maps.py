@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from intervae.data.base import Dataset, Split
 from intervae.errors import QueryError, unknown
 from intervae.models.base import Model, answers, as_tensor, ask
-from intervae.models.cmcl_queries import CrossModalQueries
 from intervae.nets.heat_maps import difference_map, enlarge, feature_blocks, grad_cam, maps_and_gradient
 
 AT_ONCE = 64  # pictures whose feature maps are held together
@@ -101,7 +100,7 @@ class Link(NamedTuple):
     column: str
     latent: str
     edge: str  # "column -> latent", "latent -> column", or "" where the model has no graph or no such edge in it
-    weight: float  # of the edge; without one the influence, or the absolute correlation
+    association: float  # 0 to 1 on training rows: absolute correlation, of a categorical column the root of the share of variance between categories
     sign: int  # of their correlation on training rows; 1 for a categorical column
 
     @property
@@ -112,39 +111,37 @@ class Link(NamedTuple):
 
 
 def link(model: Model, data: Dataset, column: str) -> Link:
-    """The latent that goes with a column: the strongest edge between the two kinds, in either direction.
+    """The latent that goes with a column: of those that an edge joins to it, in either direction, the one with the largest association.
 
-    Without an edge, the latent with the largest influence (CMCL) or the largest absolute correlation on training rows (models without a graph
-    over latents and columns).
+    Weights of edges are not compared: into a binary column they are in logits, into a latent in standard deviations. Where no edge joins the
+    column to a latent, and for models without such a graph, it is the latent with the largest association of all.
     """
     if column not in data.names:
         raise unknown("column", column, data.names, QueryError)
     part = data.train[torch.arange(min(len(data.train), TRAINING_ROWS))]
     latents = ask(model, "encode", part).double().sum(-1).numpy()  # (N, n)
     values = part.labels[:, data.names.index(column)].double().cpu().numpy()
-    correlations = np.array([_correlation(latents[:, i], values) for i in range(latents.shape[1])])
-    names, n = model.latent_names, len(model.latent_names)
-    edge, strengths = "", np.abs(correlations)
-    if answers(type(model), "graph") and column not in names and set(model.graph.names) >= {*names, column}:
-        found, into = (_between(model.graph.names, model.graph.weights, names, column, away) for away in (True, False))
-        if max(found.max(), into.max()) > 0:
-            edge = "column -> latent" if found.max() >= into.max() else "latent -> column"
-            strengths = np.maximum(found, into)
-        elif isinstance(model, CrossModalQueries):
-            influence = model.influence.double().cpu().numpy()
-            place = model.node_names.index(column)
-            strengths = np.maximum(influence[place, :n], influence[:n, place])
-    best = int(strengths.argmax())
     categorical = data.variables[data.names.index(column)].kind == "categorical"
-    return Link(column, names[best], edge, float(strengths[best]), 1 if categorical or correlations[best] >= 0 else -1)
-
-
-def _between(nodes: tuple[str, ...], weights: np.ndarray, latents: tuple[str, ...], column: str, away: bool) -> np.ndarray:
-    """(n,) absolute weights of column -> latent, or (not away) of latent -> column."""
-    places, end = [nodes.index(name) for name in latents], nodes.index(column)
-    return np.abs(weights[end, places] if away else weights[places, end])
+    correlations = np.array([_correlation(latent, values) for latent in latents.T])
+    associations = np.array([_between_categories(latent, values) for latent in latents.T]) if categorical else np.abs(correlations)
+    names, edges = model.latent_names, {}
+    if answers(type(model), "graph") and column not in names and set(model.graph.names) >= {*names, column}:
+        edges = dict.fromkeys(model.graph.parents(column), "latent -> column") | dict.fromkeys(model.graph.children(column), "column -> latent")
+    joined = np.array([name in edges for name in names])
+    best = int(np.where(joined, associations, -1.0).argmax() if joined.any() else associations.argmax())
+    sign = 1 if categorical or correlations[best] >= 0 else -1
+    return Link(column, names[best], edges.get(names[best], ""), float(associations[best]), sign)
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:
     """0 where one of them is constant."""
     return float(np.corrcoef(a, b)[0, 1]) if a.std() > 0 and b.std() > 0 else 0.0
+
+
+def _between_categories(latent: np.ndarray, codes: np.ndarray) -> float:
+    """Root of the share of the latent's variance that lies between the means of the categories; 0 where it is constant."""
+    if latent.std() == 0:
+        return 0.0
+    present, place = np.unique(codes, return_inverse=True)
+    means = np.array([latent[codes == code].mean() for code in present])
+    return float(means[place].std() / latent.std())
