@@ -10,6 +10,7 @@ A column is one of numbers when more than half of its rows are; a text among the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from intervae.errors import DataError, UsageError, unknown
 
 MISSING = frozenset({"", "nan", "na", "n/a", "#n/a", "null", "<na>"})  # compared in lower case; "none" may be a category
 TRUTH_WORDS = (frozenset({"no", "yes"}), frozenset({"false", "true"}), frozenset({"n", "y"}), frozenset({"f", "t"}))
+DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 LARGEST = float(np.finfo(np.float32).max)  # labels are kept as 32-bit floats
 
 
@@ -127,8 +129,12 @@ class _Column:
     def _check_finite(self) -> None:
         missing = np.array([text.lower() in MISSING for text in self.texts], dtype=bool)
         if missing.any():
+            without = int(missing[self.rows].sum())
+            if without == len(self.rows):
+                raise DataError(f"column {self.name!r} has no value in any row; fill it in, or leave it out with variables= (--variables).")
+            more = f" ({without} of {len(self.rows)} rows)" if without > 1 else ""
             raise DataError(
-                f"{self.place(missing)}: {self.name!r} has no value; fill it in, remove the row, or leave it out with variables= (--variables)."
+                f"{self.place(missing)}: {self.name!r} has no value{more}; fill it in, remove the row, or leave it out with variables= (--variables)."
             )
         infinite = np.abs(self.numbers) > LARGEST
         if infinite.any():
@@ -178,6 +184,12 @@ def _decide(column: _Column, asked: str | None) -> tuple[Kind | None, str]:
         return ("binary", "two values") if column.distinct == 2 else ("continuous", "numbers")
     if column.distinct == 2:
         return "binary", "two values"
+    commas = np.array([bool(DECIMAL_COMMA.fullmatch(text)) for text in column.texts], dtype=bool)
+    if commas[column.rows].sum() * 2 > rows:
+        raise DataError(
+            f"{column.place(commas)}: {column.name!r} is {column.text(commas)!r}, a number with a decimal comma; write decimal points, as in "
+            f'{column.text(commas).replace(",", ".")!r}, or pass kinds={{"{column.name}": "categorical"}} (--kind) if it is meant as text.'
+        )
     if column.distinct * 2 > rows:
         return None, f"text with {column.distinct} different values in {rows} rows, so an id or free text"
     return "categorical", f"text with {column.distinct} values"

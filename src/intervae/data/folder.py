@@ -57,6 +57,8 @@ def load_folder(
     root = Path(os.path.abspath(folder))
     has_table = os.path.lexists(root / "labels.csv")
     table = read_table(root / "labels.csv") if has_table else _without_table(root)
+    if has_table and len(table) == 1:
+        raise DataError(f"{table.path} has a single row; training, validation and test need images each, and a model hundreds of them.")
     if group is not None and group not in table.columns:
         raise unknown("group column", group, table.columns)
     not_variables = [name for name in table.columns if name in ("split", group)]

@@ -6,6 +6,7 @@ counters has to be kept.
 
 from __future__ import annotations
 
+import inspect
 import math
 import shlex
 import sys
@@ -182,7 +183,7 @@ class Trainer:
     def run(self, *, resume: bool, overwrite: bool) -> Result:
         if not resume:  # before anything is written
             for phase in self.model.phases():
-                check_phase(phase, self.data if phase.prepare is None else None)
+                check_phase(phase, self.data if _keeps_data(phase) else None)
         self.model.check(self.data)
         self.open_run(resume, overwrite)
         for folder in (self.out, self.out / "checkpoints") if self.out else ():
@@ -313,6 +314,11 @@ def check_phase(phase: Phase, data: Dataset | None) -> int:
             f"the training split has {len(data.train)} samples, fewer than one batch of {size}; set batch_size={len(data.train)} or less."
         )
     return size
+
+
+def _keeps_data(phase: Phase) -> bool:
+    """Whether a phase trains on the data as they are: nothing is prepared, or by its signature that gives nothing back."""
+    return phase.prepare is None or inspect.signature(phase.prepare).return_annotation in (None, "None")
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,210 @@
+"""Tables that people have, through `intervae train cmcl --data folder/`: one sentence and nothing written, or what docs/own-data.md says."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from command import cell, few, intervae, make_folder, refused, succeeded
+from intervae.data import load_data
+from intervae.errors import DataError
+from intervae.models import create, load
+
+TINY = {
+    "latents": 2,
+    "embedding": 3,
+    "channels": (4,),
+    "posterior_widths": (4,),
+    "prior_widths": (4,),
+    "graph_widths": (4,),
+    "epochs": 1,
+    "batch_size": 8,
+}
+WORDS = {key: ",".join(map(str, value)) if isinstance(value, tuple) else str(value) for key, value in TINY.items()}
+TRAIN = ["train", "cmcl", "--device", "cpu", "--no-pictures", *(word for key, value in WORDS.items() for word in ("--set", f"{key}={value}"))]
+Spoil = Callable[[Path], Any]
+
+
+@pytest.fixture(scope="module")
+def good_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("good") / "mine")
+
+
+@pytest.fixture
+def folder(good_folder: Path, tmp_path: Path) -> Path:
+    """80 pictures with a labels.csv of `level` and `width`, to be broken."""
+    return Path(shutil.copytree(good_folder, tmp_path / "mine"))
+
+
+def lines_of(folder: Path) -> list[str]:
+    return (folder / "labels.csv").read_text().splitlines()
+
+
+def write(folder: Path, lines: list[str]) -> None:
+    (folder / "labels.csv").write_text("\n".join(lines) + "\n")
+
+
+def column(name: str, values: Callable[[int], object]) -> Spoil:
+    """Add a column whose cell in row i is values(i)."""
+
+    def add(folder: Path) -> None:
+        lines = lines_of(folder)
+        write(folder, [f"{lines[0]},{name}", *(f"{line},{values(i)}" for i, line in enumerate(lines[1:]))])
+
+    return add
+
+
+def without_images(folder: Path) -> None:
+    for path in folder.glob("*.png"):
+        path.unlink()
+
+
+def without_table_columns(folder: Path) -> None:
+    write(folder, [line.partition(",")[0] for line in lines_of(folder)])
+
+
+def numbers(i: int) -> float:
+    return float(np.random.default_rng(i).normal())
+
+
+def twice(folder: Path) -> None:
+    """A column that is 2 width + 1."""
+    lines = lines_of(folder)
+    write(folder, [f"{lines[0]},double", *(f"{line},{2 * float(line.rpartition(',')[2]) + 1}" for line in lines[1:])])
+
+
+def total(folder: Path) -> None:
+    """A column that is level - width, of which no pair is collinear."""
+    lines = lines_of(folder)
+    rows = [line.split(",") for line in lines[1:]]
+    write(folder, [f"{lines[0]},total", *(f"{line},{float(row[1]) - float(row[2])}" for line, row in zip(lines[1:], rows, strict=True))])
+
+
+def near(folder: Path) -> None:
+    """A column that is level and a little noise: not refused, but a doubt in the report."""
+    lines = lines_of(folder)
+    write(folder, [f"{lines[0]},near", *(f"{line},{float(line.split(',')[1]) + 0.1 * numbers(i)}" for i, line in enumerate(lines[1:]))])
+
+
+def many(folder: Path, categories: int, rows: int) -> None:
+    """So many words, each in equally many rows, and so many pictures."""
+    picture = (folder / "00.png").read_bytes()
+    lines = ["file,width,street"]
+    for i in range(rows):
+        (folder / f"{i:04}.png").write_bytes(picture)
+        lines.append(f"{i:04}.png,{numbers(i)},street{i % categories}")
+    write(folder, lines)
+
+
+REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
+    "a row without its image": (lambda f: (f / "07.png").unlink(), ("labels.csv, line 9", "'07.png' is not in the folder", "remove the row")),
+    "no row has an image": (without_images, ("labels.csv, line 2", "'00.png' is not in the folder")),
+    "names without their suffix": (cell(5, 0, "03"), ("labels.csv, line 5", "did you mean '03.png'?")),
+    "a row without a name": (cell(5, 0, ""), ("labels.csv, line 5", "no file name")),
+    "two rows for one image": (cell(5, 0, "00.png"), ("labels.csv, line 5", "already stands on line 2")),
+    "an empty file": (lambda f: (f / "labels.csv").write_bytes(b""), ("nothing in it",)),
+    "a header alone": (few(0), ("a header but no rows",)),
+    "a single row": (few(1), ("labels.csv has a single row", "hundreds")),
+    "two rows": (few(2), ("2 samples leave none for",)),
+    "fewer rows than a batch": (few(9), ("fewer than one batch of 8", "batch_size=")),
+    "names alone": (without_table_columns, ("cmcl learns from labels, but this data has none",)),
+    "a constant column": (column("site", lambda i: "A"), ("column 'site' is 'A' in every row", "variables= (--variables)")),
+    "a constant number": (column("dose", lambda i: "1" if i % 2 else "1.0"), ("column 'dose' is '1", "in every row")),
+    "a column without any value": (column("dose", lambda i: ""), ("column 'dose' has no value in any row", "variables= (--variables)")),
+    "a column of NaN": (column("dose", lambda i: "NaN"), ("column 'dose' has no value in any row",)),
+    "some cells missing": (column("dose", lambda i: "" if i % 10 == 3 else numbers(i)), ("labels.csv, line 5", "'dose' has no value (8 of 80 rows)")),
+    "some words missing": (column("site", lambda i: "n/a" if i == 6 else "ab"[i % 2]), ("labels.csv, line 8", "'site' has no value", "fill it in")),
+    "an infinite number": (column("dose", lambda i: "inf" if i == 4 else numbers(i)), ("labels.csv, line 6", "'dose' is inf", "finite")),
+    "a number too large": (column("dose", lambda i: "1e999" if i == 4 else numbers(i)), ("labels.csv, line 6", "'dose'", "finite")),
+    "a word among numbers": (column("dose", lambda i: "high" if i == 4 else numbers(i)), ("line 6", "'dose' is 'high', which is not a number")),
+    "numbers with a comma": (column("dose", lambda i: f'"{i},5"'), ("line 2", "'dose' is '0,5', a number with a decimal comma", "'0.5'")),
+    "1000 categories": (lambda f: many(f, 1000, 2000), ("column 'street' has 1000 categories, more than 50", "leave it out")),
+    "51 categories": (lambda f: many(f, 51, 204), ("column 'street' has 51 categories",)),
+    "a column twice under one name": (column("width", numbers), ("'width' appears twice in the header",)),
+    "a multiple of another column": (twice, ("column 'double' is a linear combination of 'width'; leave it out",)),
+    "a sum of two others": (total, ("column 'total' is a linear combination of 'level', 'width'",)),
+    "a column called like a latent": (column("z1", numbers), ("the column 'z1' has the name of a latent; rename it",)),
+    "a corrupt image": (lambda f: (f / "07.png").write_bytes((f / "07.png").read_bytes()[:60]), ("image '07.png' cannot be read",)),
+    "an image that is none": (lambda f: (f / "07.png").write_bytes(b"hello"), ("'07.png'",)),
+    "an empty image": (lambda f: (f / "07.png").write_bytes(b""), ("'07.png'", "empty")),
+    "images of two sizes": (lambda f: Image.fromarray(np.zeros((8, 8), np.uint8)).save(f / "07.png"), ("images differ in size", "size= (--size)")),
+    "a row with a cell too many": (cell(5, 2, "1,2"), ("labels.csv, line 5", "4 cells for 3 columns")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_learned_from_is_refused_in_one_sentence(case: str, folder: Path, tmp_path: Path) -> None:
+    spoil, words = REFUSED[case]
+    spoil(folder)
+    refused(intervae(*TRAIN, "--data", folder, "--out", tmp_path / "run"), 1, *words)
+    assert not (tmp_path / "run").exists()
+
+
+TAKEN: dict[str, tuple[Spoil, tuple[str, ...], tuple[str, ...]]] = {  # what is done, the notes, the variables
+    "images without rows": (few(60), ("images: 20 not in labels.csv and ignored, such as '60.png'",), ("level", "width")),
+    "an id for every row": (column("name", lambda i: f"n{i}"), ("column 'name': left out, text with 80 different values",), ("level", "width")),
+    "1000 words in 80 rows": (column("text", lambda i: f"w{i * 7919 % 1000}"), ("column 'text': left out",), ("level", "width")),
+    "words with some numbers": (
+        column("grade", lambda i: ("low", "high", "3", "low")[i % 4]),
+        ("column 'grade': text with 3 values: 3 = 0, high = 1, low = 2",),
+        ("level", "width", "grade"),
+    ),
+    "a column without a name": (column("", numbers), ("labels: column 4 has no name and was left out",), ("level", "width")),
+    "the same categories twice": (
+        lambda f: [column(name, lambda i: "abc"[i % 3])(f) for name in ("site", "place")],
+        ("column 'site': text with 3 values", "column 'place': text with 3 values"),
+        ("level", "width", "site", "place"),
+    ),
+    "a column that nearly follows another": (
+        near,
+        (),
+        ("level", "width", "near"),
+    ),
+    "only categories": (
+        lambda f: write(f, ["file,site", *(f"{line.partition(',')[0]},{'abc'[i % 3]}" for i, line in enumerate(lines_of(f)[1:]))]),
+        ("column 'site': text with 3 values: a = 0, b = 1, c = 2",),
+        ("site",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TAKEN)
+def test_what_is_taken_is_said(case: str, folder: Path, tmp_path: Path) -> None:
+    spoil, notes, names = TAKEN[case]
+    spoil(folder)
+    done = succeeded(intervae(*TRAIN, "--data", folder, "--out", tmp_path / "run"))
+    for note in notes:
+        assert f"note: {note}" in done.out
+    assert load(tmp_path / "run").spec.names == names
+
+
+def test_a_value_that_only_the_test_split_has_is_refused_where_training_cannot_know_it(folder: Path, tmp_path: Path) -> None:
+    """A column that varies, but not among the training images."""
+    lines = lines_of(folder)
+    rows = [f"{line},{'test' if i >= 60 else 'validation' if i >= 50 else 'train'},{0 if i < 60 else i}" for i, line in enumerate(lines[1:])]
+    write(folder, [f"{lines[0]},split,late", *rows])
+    refused(intervae(*TRAIN, "--data", folder, "--out", tmp_path / "run"), 1, "'late' is constant", "in the training split", "leave it out")
+
+
+def test_leaving_the_column_out_is_the_way_on(folder: Path, tmp_path: Path) -> None:
+    for spoil in (twice, column("z1", numbers), column("site", lambda i: "A"), column("dose", lambda i: "")):
+        spoil(folder)
+    succeeded(intervae(*TRAIN, "--data", folder, "--variables", "level,width", "--out", tmp_path / "run"))
+    assert load(tmp_path / "run").spec.names == ("level", "width")
+
+
+def test_python_hears_the_same_sentences_with_its_own_words(folder: Path) -> None:
+    column("dose", lambda i: "")(folder)
+    with pytest.raises(DataError, match=r"column 'dose' has no value in any row.*variables= \(--variables\)"):
+        load_data(folder)
+    data = load_data(folder, variables=["level", "width"])
+    model = create("cmcl", data, **TINY)
+    data.train.labels[:, 1] = 2 * data.train.labels[:, 0]
+    with pytest.raises(DataError, match="linear combination of 'level'"):
+        model.fit(data)
