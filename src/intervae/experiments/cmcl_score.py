@@ -16,6 +16,7 @@ from intervae.discovery.knowledge import Knowledge
 from intervae.experiments.base import Numbers
 from intervae.metrics.graphs import graph_metrics
 from intervae.metrics.information import mic_matrix
+from intervae.models.cmcl_directions import decide
 
 NOISY = 0.1  # share of a latent's variance that is noise, from which on the edge that makes it is noisy
 JITTER = 1e-3  # standard deviations of noise in what a learner sees, so that a dead or a doubled latent is no column to refuse
@@ -109,13 +110,24 @@ def reordered(matrix: np.ndarray, order: Sequence[int]) -> np.ndarray:
     return matrix[np.ix_(index, index)]
 
 
-def graph_numbers(estimated: np.ndarray, data: Dataset) -> Numbers:
-    """An estimated graph over [z, u], matched, of 0, 1 and -1 (undirected), against the true one.
+def one_each(estimated: np.ndarray, weights: np.ndarray, latents: int) -> np.ndarray:
+    """Of the edges between latents and columns the one-to-one ones whose absolute weights have the largest sum; no others."""
+    strength = np.where(estimated != 0, np.maximum(np.abs(weights), 1e-9), 0.0)
+    between = np.maximum(strength[:latents, latents:], strength[latents:, :latents].T)  # (m, d)
+    kept = np.zeros(estimated.shape, dtype=bool)
+    for j, i in zip(*linear_sum_assignment(between, maximize=True), strict=True):
+        kept[j, latents + i] = kept[latents + i, j] = True
+    return np.where(kept, estimated, 0)
+
+
+def graph_numbers(estimated: np.ndarray, weights: np.ndarray, data: Dataset) -> Numbers:
+    """An estimated graph over [z, u], matched, of 0, 1 and -1 (undirected), and its weights, against the true one.
 
     An undirected edge counts as right in SHD, TPR, FPR and FDR where there is an edge, as NOTEARS counts it, but no direction is right then.
     """
     assert data.graph is not None
     score, true = graph_metrics(data.graph.adjacency, estimated), data.graph.adjacency
+    single = graph_metrics(true, one_each(estimated, weights, len(true) - len(data.names)))
     causes, effects = np.nonzero(true)
     found = (estimated[causes, effects] != 0) | (estimated[effects, causes] != 0)
     right = (estimated[causes, effects] == 1) & (estimated[effects, causes] == 0)
@@ -124,6 +136,8 @@ def graph_numbers(estimated: np.ndarray, data: Dataset) -> Numbers:
         "tpr": score.tpr,
         "fpr": score.fpr,
         "fdr": score.fdr,
+        "shd_one_each": float(single.shd),
+        "tpr_one_each": single.tpr,
         "edges_found": float(score.parameters["found_edges"]),
         "skeleton_found": float(found.mean()),
         "direction_right": float(right.mean()),
@@ -136,6 +150,14 @@ def learner_table(codes: Codes, data: Dataset, seed: int) -> np.ndarray:
     z = codes.train.astype(np.float64)
     z = (z - z.mean(0)) / np.maximum(z.std(0), 1e-6)
     return np.hstack([z + JITTER * np.random.default_rng(seed).normal(size=z.shape), data.train.labels.numpy()])
+
+
+def decided(table: np.ndarray, latents: int, *, threshold: float, one_each: bool) -> np.ndarray:
+    """(m + d, m + d) weights of the edges that CMCL's last step would find in such a table."""
+    found = decide(table[:, :latents], table[:, latents:], threshold=threshold, one_each=one_each)
+    weights = np.zeros((table.shape[1], table.shape[1]))
+    weights[latents:, :latents], weights[:latents, latents:] = found.causes, found.effects
+    return weights
 
 
 def bipartite(latents: Sequence[str], columns: Sequence[str]) -> Knowledge:
