@@ -239,10 +239,10 @@ class CMCL(CrossModalQueries):
     def warm_up(self, batch: Batch) -> Tensor | float:
         return (batch["step"] / self.warm_up_steps.clamp(min=1.0)).clamp(max=1.0) if self.settings.warm_up else 1.0
 
-    def graph_terms(self, seen: Look, labels: Tensor, generator: torch.Generator | None) -> Terms:
-        """L_DAG, Eq. 10 over standardised nodes, with h(W) under its augmented Lagrangian: alpha h + rho / 2 h^2."""
+    def graph_terms(self, seen: Look, labels: Tensor, generator: torch.Generator | None, view: Tensor | None = None) -> Terms:
+        """L_DAG, Eq. 10 over standardised nodes, with h(W) under its augmented Lagrangian: alpha h + rho / 2 h^2; `view` (B, m) for other latents."""
         settings, networks = self.settings, self.networks
-        z = self.standardiser(self.graph_view(seen, generator))
+        z = self.standardiser(self.graph_view(seen, generator) if view is None else view)
         outputs = networks(torch.cat([z, seen.u], dim=1))
         fit = networks.misfit(outputs, torch.cat([z, self.targets(labels)], dim=1), settings.graph_loss).mean()
         cycles, sparsity = networks.cycles(), networks.sparsity()
@@ -311,7 +311,7 @@ class CMCL(CrossModalQueries):
         if settings.schedule == "joint":
             players = [
                 Player(self.loss, (*shaped, *made, "embedding_decoder.", "classifier."), **rate),
-                Player(self.graph_loss, ("networks.",), "graph", **graph_rate),
+                Player(self.mechanism_loss, ("networks.",), "graph", **graph_rate),
             ]
         else:
             players = [Player(self.embedding_loss, ("encoder.", "embedding_decoder."), "embedding", **rate)]
@@ -341,6 +341,13 @@ class CMCL(CrossModalQueries):
     def graph_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Step (c): L_DAG."""
         return self.graph_terms(self.look(batch["images"], batch["labels"], generator), batch["labels"], generator)
+
+    def mechanism_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """L_DAG of the DAG's own networks alone: the latents are given, so that no gradient goes to the encoders."""
+        with torch.no_grad():
+            seen = self.look(batch["images"], batch["labels"], generator)
+            z = self.graph_view(seen, generator)
+        return self.graph_terms(seen, batch["labels"], generator, z)
 
     def contrast_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Step (d): -L_CR."""

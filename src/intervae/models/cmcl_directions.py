@@ -75,6 +75,7 @@ def margin(column: np.ndarray, latent: np.ndarray) -> float:
     Standardising the column and any increasing or decreasing map of the latent leave it as it is. A column's own density is a Gaussian, or a
     free one where that pays for its parameters (BIC).
     """
+    column = column.astype(np.float64)
     u, t = (column - column.mean()) / column.std(), normal_scores(latent)
     rows = len(u)
     gaussian = -0.5 * rows * LOG_TWO_PI_E
