@@ -113,6 +113,7 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     "a single row": (few(1), ("labels.csv has a single row", "hundreds")),
     "two rows": (few(2), ("2 samples leave none for",)),
     "fewer rows than a batch": (few(9), ("fewer than one batch of 8", "batch_size=")),
+    "no table": (lambda f: (f / "labels.csv").unlink(), ("cmcl learns from labels, but this data has none",)),
     "names alone": (without_table_columns, ("cmcl learns from labels, but this data has none",)),
     "a constant column": (column("site", lambda i: "A"), ("column 'site' is 'A' in every row", "variables= (--variables)")),
     "a constant number": (column("dose", lambda i: "1" if i % 2 else "1.0"), ("column 'dose' is '1", "in every row")),
@@ -166,6 +167,7 @@ TAKEN: dict[str, tuple[Spoil, tuple[str, ...], tuple[str, ...]]] = {  # what is 
         (),
         ("level", "width", "near"),
     ),
+    "markup in a name": (column('"<b>&""c"""', numbers), ("column '<b>&\"c\"': numbers",), ("level", "width", '<b>&"c"')),
     "only categories": (
         lambda f: write(f, ["file,site", *(f"{line.partition(',')[0]},{'abc'[i % 3]}" for i, line in enumerate(lines_of(f)[1:]))]),
         ("column 'site': text with 3 values: a = 0, b = 1, c = 2",),
