@@ -17,7 +17,7 @@ from intervae.errors import QueryError, UsageError
 from intervae.evaluation import evaluate
 from intervae.metrics import heat_map_energy
 from intervae.models.cmcl import CMCL
-from intervae.models.heat_maps import heat_map, link
+from intervae.models.heat_maps import heat_map, link, shown
 from intervae.report import write_figures
 
 
@@ -139,11 +139,32 @@ def test_of_several_edges_the_strongest_association_counts_not_the_weight() -> N
         return z
 
     model.encode = encode
+    model.decode = lambda z: torch.sigmoid(z[:, :, 0].sum(1))[:, None, None, None].expand(-1, 1, 8, 8)
     model.influence[model.node_names.index("z1"), model.node_names.index("b")] = 9.0
     found = link(model, data, "b")
     assert (found.latent, found.edge, found.sign) == ("z3", "column -> latent", -1)
     assert 0.5 < found.association <= 1
     assert link(model, data, "c").latent == "z2"
+
+
+def test_a_latent_that_no_picture_shows_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = mixed()
+    model = with_edges(make(data), ("a", "z1"), ("a", "z2"))
+    values = {picture.numpy().tobytes(): float(row[0]) for picture, row in zip(data.train.images, data.train.labels, strict=True)}
+
+    def encode(images: torch.Tensor, given: Any = None) -> torch.Tensor:
+        z = torch.randn(len(images), 4, 1, generator=torch.Generator().manual_seed(0))
+        a = torch.tensor([values[picture.numpy().tobytes()] for picture in images])
+        z[:, 1, 0] += a
+        z[:, 2, 0] = 1e-3 * a  # follows the column exactly, but is hardly there
+        return z
+
+    model.encode = encode
+    model.decode = lambda z: torch.sigmoid(z[:, :, 0].sum(1))[:, None, None, None].expand(-1, 1, 8, 8)
+    assert shown(model, data.train).tolist() == [True, True, False, True]
+    assert link(model, data, "a").latent == "z1"
+    monkeypatch.setattr("intervae.models.heat_maps.LEAST_SHOWN", 0.0)
+    assert link(model, data, "a").latent == "z2"
 
 
 def test_evaluate_scores_the_latent_of_the_column_that_tells_of_masks(chests: Dataset) -> None:

@@ -15,7 +15,9 @@ from intervae.models.base import Model, answers, as_tensor, ask
 from intervae.nets.heat_maps import difference_map, enlarge, feature_blocks, grad_cam, maps_and_gradient
 
 AT_ONCE = 64  # pictures whose feature maps are held together
-TRAINING_ROWS = 2000  # on which the sign of a latent is decided
+TRAINING_ROWS = 2000  # on which the latent of a column and its sign are decided
+EXCHANGED = 128  # rows on which it is told whether a latent is shown
+LEAST_SHOWN = 0.05  # of the squared change of pixels that the most visible latent makes
 
 
 def heat_map(model: Model, images: Any, latent: str, *, sign: int = 1, block: int = -1, reference: Any = None, labels: Any = None) -> Tensor:
@@ -113,6 +115,7 @@ class Link(NamedTuple):
 def link(model: Model, data: Dataset, column: str) -> Link:
     """The latent that goes with a column: of those that an edge joins to it, in either direction, the one with the largest association.
 
+    Latents that pictures do not show are passed over (`shown`): what is left of a collapsed latent may follow a column closely.
     Weights of edges are not compared: into a binary column they are in logits, into a latent in standard deviations. Where no edge joins the
     column to a latent, and for models without such a graph, it is the latent with the largest association of all.
     """
@@ -127,10 +130,22 @@ def link(model: Model, data: Dataset, column: str) -> Link:
     names, edges = model.latent_names, {}
     if answers(type(model), "graph") and column not in names and set(model.graph.names) >= {*names, column}:
         edges = dict.fromkeys(model.graph.parents(column), "latent -> column") | dict.fromkeys(model.graph.children(column), "column -> latent")
-    joined = np.array([name in edges for name in names])
-    best = int(np.where(joined, associations, -1.0).argmax() if joined.any() else associations.argmax())
+    seen = shown(model, part)
+    joined = np.array([name in edges for name in names]) & seen
+    best = int(np.where(joined if joined.any() else seen, associations, -1.0).argmax())
     sign = 1 if categorical or correlations[best] >= 0 else -1
     return Link(column, names[best], edges.get(names[best], ""), float(associations[best]), sign)
+
+
+def shown(model: Model, split: Split) -> np.ndarray:
+    """(n,) which latents a picture shows: exchanged between pictures, they change it by LEAST_SHOWN or more of what the most visible one does."""
+    z = ask(model, "encode", split[torch.arange(min(len(split), EXCHANGED))]).to(model.device)
+    before, changes = model.decode(z), []
+    for i in range(z.shape[1]):
+        other = z.clone()
+        other[:, i] = z[:, i].roll(1, 0)
+        changes.append(float((model.decode(other) - before).square().mean()))
+    return np.array(changes) >= LEAST_SHOWN * max(changes)
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:
