@@ -156,7 +156,8 @@ def _columns(found: Findings, said: list[Doubt]) -> str:
     for variable in found.columns:
         first = f'<td class="name">{words(variable.name)}</td><td>{variable.kind}</td>'
         links = found.of(variable.name)
-        rows += [f"<tr>{first}<td>{_in_words(link, variable.name)}{_mark(link, said)}</td>{_numbers(link)}</tr>" for link in links]
+        told = [f'<td class="words">{_in_words(link, variable.name)}{_mark(link, said)}</td>{_numbers(link)}' for link in links]
+        rows += [f"<tr>{first}{cells}</tr>" for cells in told]
         if not links:
             rows.append(f'<tr>{first}<td colspan="5">no link</td></tr>')
     head = "".join(f"<th>{h}</th>" for h in heads[0]) + "".join(f'<th class="number">{h}</th>' for h in heads[1])

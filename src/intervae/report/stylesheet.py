@@ -11,6 +11,7 @@ main{max-width:60rem;margin:0 auto;padding:2.5rem 1.25rem 4rem}
 h1{font-size:1.75rem;line-height:1.25;margin:0 0 .3rem}
 h2{font-size:1.25rem;margin:2.6rem 0 .7rem;padding-bottom:.3rem;border-bottom:1px solid var(--rule)}
 h3{font-size:1.05rem;margin:0 0 .4rem}
+table+h3{margin-top:1.2rem}
 p{margin:.5rem 0}
 .lead,.note,figcaption{color:var(--faint)}
 .note,figcaption{font-size:.875rem}
@@ -19,6 +20,7 @@ th,td{text-align:left;vertical-align:top;padding:.4rem .7rem .4rem 0;border-bott
 thead th{font-weight:600;color:var(--faint);vertical-align:bottom}
 td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .scroll{overflow-x:auto}
+td.words{min-width:12rem}
 .name{font-weight:600;overflow-wrap:anywhere}
 .acts-word{color:var(--blue);font-weight:600}
 .shows-word{color:var(--orange);font-weight:600}
