@@ -14,9 +14,10 @@ from intervae.data.base import Dataset
 from intervae.data.simulators.moved_digits import MovedDigits
 from intervae.data.simulators.xray import XRay
 from intervae.experiments import run_experiment
-from intervae.experiments.cmcl_mnist import CMCL_MNIST, draw_digits, edges, movements, rank_correlation
+from intervae.experiments.cmcl_mnist import CMCL_MNIST, draw_digits, edges, margins, movements, rank_correlation
 from intervae.experiments.cmcl_xray import CMCL_XRAY, Chests, direction, heat, tells
 from intervae.models.cmcl import CMCL
+from intervae.models.cmcl_directions import margin
 from intervae.models.heat_maps import Link, link
 
 SMALL: dict[str, Any] = {"latents": 4, "embedding": 4, "channels": (4, 4), "hidden": 8, "posterior_widths": (8,), "prior_widths": (8,)}
@@ -78,6 +79,24 @@ def test_true_pictures_of_do_score_one_unchanged_ones_zero_and_the_wrong_way_rou
     blank = movements(model, digits)
     assert blank["do_blank"] == 1
     assert blank["do_spearman"] == 0
+
+
+def test_the_margin_of_an_unrelated_latent_is_that_of_the_density_alone(digits: Dataset) -> None:
+    """A uniform column looks like a cause of noise: the margin and that of shuffled rows agree where there is no relation."""
+    model = with_graph(digits, ("offset", "z0"))
+    model.encode = lambda images, labels=None: torch.randn(len(images), 4, 1, generator=torch.Generator().manual_seed(3))  # type: ignore[method-assign,assignment,misc]
+    found = margins(model, digits, 0)
+    assert found["direction_margin"] == pytest.approx(found["direction_margin_shuffled"], abs=8)
+    values = {p.numpy().tobytes(): float(z[0]) for p, z in zip(digits.train.images, digits.train.fields["latents"], strict=True)}
+
+    def encode(images: torch.Tensor, labels: Any = None) -> torch.Tensor:
+        moved = torch.tensor([values.get(p.numpy().tobytes(), 0.0) for p in images])
+        return moved[:, None, None].expand(-1, 4, 1).clone()
+
+    model.encode = encode  # type: ignore[method-assign,assignment]
+    assert margins(model, digits, 0)["direction_margin"] == pytest.approx(
+        margin(digits.train.labels[:, 0].double().numpy(), digits.train.fields["latents"][:, 0].double().numpy()), abs=0.5
+    )
 
 
 def test_a_constant_has_no_rank_correlation() -> None:
