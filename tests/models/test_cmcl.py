@@ -58,13 +58,16 @@ def test_both_kl_rise_over_the_warm_up() -> None:
             torch.testing.assert_close(terms["loss"], terms[f"{prefix}reconstruction"] + share * terms[f"{prefix}kl"])
 
 
-def test_annealing_lets_the_weight_of_the_second_kl_fall_from_the_worth_of_a_picture_to_one() -> None:
+def test_annealing_lets_the_weight_of_the_second_kl_fall_from_where_no_latent_pays_to_one() -> None:
     data, model = mixed(), make(annealing=0.5, epochs=4, batch_size=10, likelihood="gaussian", scale=0.2)
     model.set_warm_up(data, 0)
     steps = 2 * (len(data.train) // 10)
-    first = (data.train.images.float() / 255).var(0, correction=0).sum().item() / 0.2**2
+    pixels = (data.train.images.double() / 255).flatten(1)
+    first = torch.linalg.eigvalsh(pixels.T.cov(correction=0))[-1].item() / 0.2**2
     assert model.annealing_steps == steps
-    assert first > 10
+    assert first > 3
+    assert model.first_weight.item() == pytest.approx(first, rel=1e-2)
+    first = model.first_weight.item()
     for step, weight in ((0.0, first), (steps / 2, first**0.5), (float(steps), 1.0), (1e9, 1.0)):
         batch = batch_of(data, step=step)
         seen = model.look(batch["images"], batch["labels"], seeded())

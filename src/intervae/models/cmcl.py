@@ -38,6 +38,15 @@ BERNOULLI_NOISE = 0.5  # as which a Bernoulli likelihood sees a grey pixel
 FASTER_FALL = 0.25  # of the cycles in an epoch, short of which their penalty grows tenfold
 
 
+def largest_variance(rows: Tensor, steps: int = 50) -> Tensor:
+    """The largest variance of rows (N, k) in any one direction, by power iteration from the direction of their variances."""
+    centred = rows - rows.mean(0)
+    direction = centred.var(0, correction=0)
+    for _ in range(steps):
+        direction = centred.T @ (centred @ functional.normalize(direction, dim=0))
+    return direction.norm() / len(rows)
+
+
 class Look(NamedTuple):
     """What one pass of the encoders makes of a batch."""
 
@@ -358,13 +367,17 @@ class CMCL(CrossModalQueries):
         refuse_collinear(data.train.labels.double().cpu().numpy(), self.spec.names, [v.kind for v in self.spec.variables])
 
     def set_warm_up(self, data: Dataset, seed: int) -> None:
-        """Turn epochs of warm-up and the share of annealing into steps; annealing starts where all that varies in a picture is worth one nat."""
+        """Turn epochs of warm-up and the share of annealing into steps.
+
+        Annealing starts at the largest variance of the pictures in any one direction, in units of the pixels' noise: above it not even the best
+        linear latent is worth its KL (as in probabilistic PCA).
+        """
         settings, steps = self.settings, len(data.train) // self.settings.batch_size
         self.warm_up_steps.fill_(settings.warm_up * steps)
         self.annealing_steps.fill_(settings.annealing * settings.epochs * steps)
         noise = BERNOULLI_NOISE if settings.likelihood == "bernoulli" else settings.scale
-        varying = (self._some_rows(data, seed).images.float() / 255).var(0, correction=0).sum()
-        self.first_weight.copy_((varying / noise**2).clamp(min=1.0))
+        pixels = (self._some_rows(data, seed).images.float() / 255).flatten(1)
+        self.first_weight.copy_((largest_variance(pixels) / noise**2).clamp(min=1.0))
 
     def _some_rows(self, data: Dataset, seed: int) -> Split:
         """Random rows of the training split, all of them where it is small."""

@@ -63,9 +63,7 @@ class CMCLSettings:
     contrast_input: Literal["latents", "delta"] = "latents"  # what the classifier sees: the latents of a counterfactual, or their change
     schedule: Literal["joint", "alternating"] = "joint"  # all losses in one step, or Algorithm 1
     warm_up: int = 10  # epochs over which the weight of both KL rises from 0 to 1; 0 for none
-    annealing: float = (
-        0.0  # share of training over which the weight of module 2's KL falls to 1, from where a picture is worth one nat; 0 for warm_up
-    )
+    annealing: float = 0.0  # share of training over which the weight of module 2's KL falls to 1 from where no latent pays; 0 for warm_up
     epochs: int = 200  # passes over the training split
     batch_size: int = 64  # images in a step
     learning_rate: float = 1e-3  # of everything but the DAG's networks
