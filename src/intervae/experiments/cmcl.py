@@ -70,16 +70,19 @@ class World(Train):
 
     first_seed: int = 100  # world, rows and training of seeds 0, 1, ... of a table have first_seed, ...: others were used to find the settings
 
+    def check(self) -> None:
+        """Worlds are made, so that none is missing."""
+
     def world(self, seed: int) -> Dataset:
         return load_data(self.data, **self.options, world=seed + self.first_seed, seed=seed + self.first_seed)
 
     def run(self, seed: int, device: str, folder: Path) -> Numbers:
         data, kept = self.world(seed), self.latents(seed, device, folder)
         codes = Codes(kept["train"], kept["test"])
-        numbers = {"train_seconds": float(kept["seconds"]), "reconstruction_mse": float(kept["mse"]), **latent_numbers(codes, data, seed)}
+        orders = matched(codes, data)
+        numbers = {"train_seconds": float(kept["seconds"]), "reconstruction_mse": float(kept["mse"]), **latent_numbers(codes, data, orders, seed)}
         if "graph" in kept:
-            order = matched(codes, data)[0]
-            numbers |= graph_numbers(reordered(kept["graph"], order), reordered(kept["influence"], order), data)
+            numbers |= graph_numbers(reordered(kept["graph"], orders[0]), reordered(kept["influence"], orders[0]), data)
             numbers["label_influence"] = float(kept["label_influence"].max())
         return numbers
 
@@ -220,11 +223,11 @@ the same of the joined ones (0 where none is). CMCL ends by a decision for one e
 worlds and no learner knows: `_one_each` is every method's graph after the same, the one-to-one edges whose weights have the largest sum."""
 BESIDE = """The learners beside the other models see the training rows' latents, standardised, and the columns. They are told what CMCL is built
 with, that there is no edge among latents and none among columns. NOTEARS-MLP has a noise of its own for each node, as CMCL has (`noise=free`; with
-equal noises, its default, it turned three of five edges of true latents, with free ones none); GES takes 400 random rows, as its time grows with the
-square of the rows. GES tells a class of graphs and leaves single edges undirected: the count takes these as right (as the reference does), which
-flatters its SHD and TPR, and only `direction_right` does not. `decision` is the rule by which CMCL itself decides on its edges at the end (the
-likelihood of both directions, one edge each; ours, not the paper's) on the latents of the others: what is left between it and CMCL is due to
-the latents."""
+equal noises, its default, it turned three of ten edges between true latents and columns of other worlds, with free ones none); GES takes 400 random
+rows, as its time grows with the square of the rows. GES tells a class of graphs and leaves single edges undirected: the count takes these as right
+(as the reference does), which flatters its SHD and TPR, and only `direction_right` does not. `decision` is the rule by which CMCL itself decides on
+its edges at the end (the likelihood of both directions, one edge each; ours, not the paper's) on the latents of the others: what is left between it
+and CMCL is due to the latents."""
 MATCHING = """MIC (n^0.6 cells, c = 15) of each true latent with its code, on the 400 test rows, after matching on the training rows: `mic_linked`
 over the latents with an edge, `mic_all` over all; `_repeats` takes the most correlated code of each, as the paper does, so that one code may stand
 for two. `_unmatched` is code i for the latent that is linked with column i, the pairing that CMCL starts from. `mic_by_chance` is that of codes of

@@ -59,13 +59,13 @@ def matched(codes: Codes, data: Dataset) -> tuple[list[int], list[int]]:
     return [int(rows[columns == j][0]) for j in range(scores.shape[1])], [int(i) for i in scores.argmax(0)]
 
 
-def latent_numbers(codes: Codes, data: Dataset, seed: int = 0) -> Numbers:
-    """MIC of true latents with their codes on the test rows: linked ones and all, one to one, repeats allowed, and unmatched.
+def latent_numbers(codes: Codes, data: Dataset, orders: tuple[list[int], list[int]], seed: int = 0) -> Numbers:
+    """MIC of true latents with their codes on the test rows: linked ones and all, one to one, repeats allowed (`orders`), and unmatched.
 
     Unmatched is code i for the latent that is linked with column i, which is the pairing that CMCL starts from. By chance: codes of other rows.
     """
     true, table = data.test.fields["latents"].numpy(), data.test.labels.numpy()
-    one_to_one, most = matched(codes, data)
+    one_to_one, most = orders
     scores, edges = mic_matrix(codes.test, true, threads=1), true_edges(data)  # (codes, latents)
     linked, latents = [edge.latent for edge in edges], np.arange(true.shape[1])
     others = codes.test[np.random.default_rng(seed).permutation(len(true))]

@@ -14,6 +14,7 @@ from intervae.figures.style import FAINT, LINE, MARGIN, SERIES, SMALL, Canvas, f
 
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.5)))  # of the second parts of methods: "model + learner"
 WIDE, HIGH, LEFT, BETWEEN = 300.0, 190.0, 46.0, 62.0
+RATES = ("shd", "tpr", "fpr", "fdr", "mic")
 KEY = 30.0  # of a legend's entry
 
 
@@ -39,7 +40,7 @@ def lines_over_sizes(path: str | Path, rows: Sequence[Row], *, metrics: Sequence
     for k, metric in enumerate(metrics):
         x, y = MARGIN + LEFT + (k % 2) * (LEFT + WIDE), top + (k // 2) * (HIGH + BETWEEN)
         axes = canvas.panel(x, y, WIDE - 10, HIGH)
-        canvas.text(x, y - 12, metric.upper() if len(metric) < 4 else readable(metric.replace("_", " ")), weight="bold")
+        canvas.text(x, y - 12, " ".join(word.upper() if word in RATES else word for word in metric.split("_")), weight="bold")
         for place, method in enumerate(methods):
             own = sorted((row for row in shown if row["metric"] == metric and row["model"] == method), key=_size)
             apart = 0.05 * (place - (len(methods) - 1) / 2)  # so that bars do not hide each other
