@@ -119,6 +119,16 @@ def test_columns_reach_the_networks_standardised() -> None:
     torch.testing.assert_close(model.targets(labels), torch.tensor([[0.0, 1, 0, 0, 1]]), atol=1e-5, rtol=0)
 
 
+def test_a_table_without_categories_is_read_at_once_and_alike() -> None:
+    data = mixed().select(["a", "b"])
+    model, labels = make(data), data.train.labels
+    assert model.one_input_each
+    fast = model.inputs(labels), model.targets(labels)
+    model.one_input_each = False
+    for found, expected in zip(fast, (model.inputs(labels), model.targets(labels)), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 def test_l2_reaches_the_first_encoder_unless_z0_is_detached() -> None:
     for detached in (False, True):
         model = make(detach_z0=detached)

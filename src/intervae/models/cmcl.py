@@ -22,6 +22,7 @@ from intervae.errors import DataError
 from intervae.models.base import repeat_rows
 from intervae.models.cmcl_directions import decide
 from intervae.models.cmcl_queries import LABEL_BANK, CrossModalQueries
+from intervae.models.cmcl_rows import exchange_column, largest_variance
 from intervae.models.cmcl_settings import CMCLSettings
 from intervae.models.ivae import as_inputs, inputs_of
 from intervae.models.phases import Phase, Player, Terms
@@ -33,18 +34,8 @@ from intervae.nets.pairs import PairDecoder, PairEncoder
 from intervae.nets.per_node import PerNode
 
 MOST_CATEGORIES = 50  # of a column: what is seen once or twice cannot be learned
-TRIES = 8  # other samples looked at for a value that differs
 BERNOULLI_NOISE = 0.5  # as which a Bernoulli likelihood sees a grey pixel
 FASTER_FALL = 0.25  # of the cycles in an epoch, short of which their penalty grows tenfold
-
-
-def largest_variance(rows: Tensor, steps: int = 50) -> Tensor:
-    """The largest variance of rows (N, k) in any one direction, by power iteration from the direction of their variances."""
-    centred = rows - rows.mean(0)
-    direction = centred.var(0, correction=0)
-    for _ in range(steps):
-        direction = centred.T @ (centred @ functional.normalize(direction, dim=0))
-    return direction.norm() / len(rows)
 
 
 class Look(NamedTuple):
@@ -104,6 +95,13 @@ class CMCL(CrossModalQueries):
         self.pairing_logits = nn.Parameter(torch.zeros(m, len(kinds))) if settings.causal_module and settings.pairing == "learned" else None
         self.register_buffer("table_mean", torch.cat([torch.full((c,), mean) for c, (mean, _) in zip(self.columns, self._scales(), strict=True)]))
         self.register_buffer("table_scale", torch.cat([torch.full((c,), std) for c, (_, std) in zip(self.columns, self._scales(), strict=True)]))
+        self.one_input_each = "categorical" not in kinds  # then all columns are made inputs at once
+        for name, values in {
+            "own_centre": [v.mean if v.kind == "continuous" else 0.5 for v in self.spec.variables],
+            "own_scale": [v.std if v.kind == "continuous" else 0.5 for v in self.spec.variables],
+            "is_binary": [v.kind == "binary" for v in self.spec.variables],
+        }.items():
+            self.register_buffer(name, torch.tensor(values), persistent=False)
         nodes = ["continuous"] * m + list(kinds), [1] * m + self.columns
         self.networks = NodeNetworks(*nodes, self._allowed(), settings.graph_widths, settings.activation, settings.graph_limit)
         self.standardiser = BatchNorm(m)
@@ -154,11 +152,16 @@ class CMCL(CrossModalQueries):
     # ---- the model --------------------------------------------------------------------------------------------------
     def inputs(self, labels: Tensor) -> Tensor:
         """Labels (B, d) in their own units to u (B, P): standardised columns, one for each category of a categorical one."""
-        columns = [as_inputs(variable, labels[:, i]) for i, variable in enumerate(self.spec.variables)]
-        return (torch.cat(columns, dim=1) - self.table_mean) / self.table_scale
+        if self.one_input_each:
+            columns = (labels - self.own_centre) / self.own_scale
+        else:
+            columns = torch.cat([as_inputs(variable, labels[:, i]) for i, variable in enumerate(self.spec.variables)], dim=1)
+        return (columns - self.table_mean) / self.table_scale
 
     def targets(self, labels: Tensor) -> Tensor:
         """Labels (B, d) to what the DAG predicts (B, P): standardised values, 0 / 1, or 0 / 1 for each category."""
+        if self.one_input_each:
+            return torch.where(self.is_binary, labels, (labels - self.own_centre) / self.own_scale)
         variables = enumerate(self.spec.variables)
         return torch.cat([labels[:, i, None] if v.kind == "binary" else as_inputs(v, labels[:, i]) for i, v in variables], dim=1)
 
@@ -290,14 +293,7 @@ class CMCL(CrossModalQueries):
 
     def replace_column(self, u: Tensor, among: Tensor, generator: torch.Generator | None) -> Tensor:
         """u (B, P) with one column, drawn for each sample from `among` (d,) of 0 and 1, taken from another sample where it has another value."""
-        chosen = (torch.rand(len(u), len(among), device=u.device, generator=generator) + among).argmax(1)
-        mask = (torch.arange(len(among), device=u.device) == chosen[:, None]).to(u.dtype) @ self.owner > 0  # (B, P)
-        order = torch.rand(len(u), device=u.device, generator=generator).argsort()
-        other = u[order]
-        for shift in range(1, TRIES):
-            same = ((other == u) | ~mask).all(1, keepdim=True)
-            other = torch.where(same, u[order.roll(shift)], other)
-        return torch.where(mask, other, u)
+        return exchange_column(u, among, self.owner, generator)
 
     def moved(self, z: Tensor, before: Tensor, after: Tensor) -> Tensor:
         """Latents (B, m) had u been `after` and not `before` (B, P): z_j + f_j(u') - f_j(u), each sample's residual kept."""

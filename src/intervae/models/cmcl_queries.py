@@ -38,6 +38,9 @@ class CrossModalQueries(Model):
     columns: list[int]
     pairs: Tensor
     owner: Tensor
+    own_centre: Tensor
+    own_scale: Tensor
+    is_binary: Tensor
     table_mean: Tensor
     table_scale: Tensor
     edges: Tensor
