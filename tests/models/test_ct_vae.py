@@ -169,12 +169,27 @@ class _Loss(torch.nn.Module):
 
 
 def test_the_codebooks_stay_as_they_are_while_transitions_are_learned(few: Dataset) -> None:
-    model = tiny(few)
+    model = tiny(few, picture_epochs=0)
     model.fit(few, seed=0)
-    alone = tiny(few, transition_epochs=0)
+    alone = tiny(few, transition_epochs=0, picture_epochs=0)
     alone.fit(few, seed=0)
     for name, value in model.state_dict().items():
         assert name.startswith("transition.") != torch.equal(value, alone.state_dict()[name]), name
+
+
+def test_the_last_phase_teaches_the_decoder_alone_to_paint_what_is_expected(few: Dataset) -> None:
+    before, after = (tiny(few, picture_epochs=epochs) for epochs in (0, 2))
+    for model in (before, after):
+        model.fit(few, seed=0)
+    for name, value in after.state_dict().items():
+        assert name.startswith("decoder.") != torch.equal(value, before.state_dict()[name]), name
+    batch = {**after.encode_beside(few, 0).train.batch(torch.arange(16)), "step": torch.zeros(())}
+    first, second = (model.picture_loss(batch)["loss"].item() for model in (before, after))
+    assert second < first
+    terms = after.picture_loss(batch)
+    acted = torch.cat([after.act(picture, action) for picture, action in zip(batch["images"], batch["action"].tolist(), strict=True)])
+    by_hand = torch.nn.functional.binary_cross_entropy(acted, batch["after_images"], reduction="sum") / 16
+    assert terms["expected"].item() == pytest.approx(by_hand.item(), rel=1e-3)  # what act() paints is what was trained
 
 
 def test_pictures_are_encoded_once(few: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +198,7 @@ def test_pictures_are_encoded_once(few: Dataset, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(CTVAE, "split_codes", lambda self, split: seen.append(len(split)) or encode(self, split))
     model = tiny(few, transition_epochs=3)
     model.fit(few, seed=0)
-    assert seen == [len(few.train), len(few.train), len(few.validation)]  # the marginals, then the pairs
+    assert seen == [len(few.train), *[len(few.train), len(few.validation)] * 2]  # the marginals, then the pairs, and once more beside the pictures
 
 
 # ---- defects of the authors' code that concern the whole model -----------------------------------------------------
@@ -236,6 +251,7 @@ def test_acting_again_is_acting_on_what_came_out(trained: CTVAE, data: Dataset) 
     assert each.shape == (3, 3, 3, 16, 16)
     for times in (1, 2, 3):
         assert torch.equal(trained.act(images, 0, times), each[:, times - 1])
+    assert torch.allclose(trained.act(each[:, 0], "x+1"), each[:, 1], atol=1e-5)
     assert not torch.equal(each[:, 0], each[:, 1])
 
 

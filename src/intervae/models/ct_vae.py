@@ -8,6 +8,7 @@ Shapes: B pairs, n code places, A actions. Reduction: sum over codes and edges, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -22,6 +23,7 @@ from intervae.errors import DataError, QueryError, UsageError, unknown
 from intervae.models.base import QUERY_BATCH, in_batches
 from intervae.models.mcq_vae import MCQVAE, MCQVAESettings
 from intervae.models.phases import Phase, Player, Terms
+from intervae.nets.likelihood import negative_log_likelihood
 from intervae.settings import at_least
 
 HELP = "load it with transitions=True (--data-option transitions=true), or pass it through with_transitions()"
@@ -39,6 +41,7 @@ class CTVAESettings(MCQVAESettings):
     edge_width: int = 32  # features in which an edge network compares two variables
     noise: int = 0  # dims of the noise at every node; 0 where an action has one outcome only [z]
     temperature: float = 1.0  # of the relaxation that gives edges their gradients
+    causal_share: float = 0.25  # of a batch is asked about every action (standard and causal mode); the rest about its own, which costs far less
     attribution: float = 1.0  # weight of the causal mode, Eq. 10
     standard: float = 1.0  # weight of the standard mode, Eq. 6
     identity: float = 0.01  # weight of the two losses that make no action the identity, Eq. 7 and 8
@@ -48,16 +51,20 @@ class CTVAESettings(MCQVAESettings):
     dependency: float = 0.1  # weight of the wish that every variable has a parent, Eq. 15
     graph_samples: int = 0  # graphs that an answer averages over; 0 takes the most probable one
     transition_epochs: int = 40  # passes over the pairs of pictures
-    transition_batch: int = 64  # pairs in a step
+    transition_batch: int = 128  # pairs in a step
     transition_rate: float = 2e-3  # learning rate of the transition layer
     weight_decay: float = 0.01  # of the transition layer
+    picture_epochs: int = 2  # passes over the pairs in which the decoder learns to paint what a transition expects; 0 leaves it as it is
+    picture_rate: float = 5e-4  # its learning rate there
 
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, width=1, heads=1, rounds=0, edge_width=1, noise=0, attribution=0, standard=0, identity=0, edge_kl=0, edge_norm=0)
-        at_least(self, dependency=0, graph_samples=0, transition_batch=1, weight_decay=0)
+        at_least(self, dependency=0, graph_samples=0, transition_batch=1, weight_decay=0, picture_epochs=0)
         if self.width % self.heads:
             raise UsageError(f"width={self.width} cannot be shared out among {self.heads} heads; use a multiple of heads.")
+        if not 0 < self.causal_share <= 1:
+            raise UsageError(f"causal_share={self.causal_share} must be above 0, and 1 at most.")
         if not 0 < self.edge_prior < 1 or self.temperature <= 0:
             raise UsageError(f"edge_prior={self.edge_prior} must lie between 0 and 1, and temperature={self.temperature} above 0.")
 
@@ -126,42 +133,79 @@ class CTVAE(MCQVAE):
             prepare=self.encode_once,
             keep_best=True,
         )
-        return [*super().phases(), transitions]
+        pictures = Phase(
+            "pictures",
+            (Player(self.picture_loss, ("decoder.",), learning_rate=settings.picture_rate),),
+            epochs=settings.picture_epochs,
+            batch_size=settings.transition_batch,
+            schedule="cosine",
+            prepare=self.encode_beside,
+            keep_best=True,
+        )
+        return [*super().phases(), transitions, *([pictures] if settings.picture_epochs else [])]
 
     def encode_once(self, data: Dataset, seed: int) -> Dataset:
         """The data of the transition phase: pairs of rows, over the codes of every picture."""
+        return self._pairs(data, lambda split: Split(codes=self.split_codes(split)))
+
+    def encode_beside(self, data: Dataset, seed: int) -> Dataset:
+        """The data of the last phase: the same, and the pictures themselves."""
+        return self._pairs(data, lambda split: split.with_fields({**split.fields, "codes": self.split_codes(split)}))
+
+    def _pairs(self, data: Dataset, pool: Callable[[Split], Split]) -> Dataset:
         assert data.transitions is not None
-        train, validation = (
-            TransitionSplit(Split(codes=self.split_codes(split)), pairs)
-            for split, pairs in ((data.train, data.transitions.train), (data.validation, data.transitions.validation))
-        )
-        return replace(data, train=train, validation=validation)
+        train = TransitionSplit(pool(data.train), data.transitions.train)
+        return replace(data, train=train, validation=TransitionSplit(pool(data.validation), data.transitions.validation))
 
     def transition_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """The three modes on every pair of the batch, weighed by the settings; outside of training with the most probable graphs."""
+        """The standard and the causal mode on the first rows, by `causal_share`, and the action mode on all; outside of training all modes on all.
+
+        The rows are those of a shuffled batch, so that the mix depends on neither the size of the data nor how frequent an action is.
+        """
         settings, layer = self.settings, self.transition
         x, y, action = batch["codes"].long(), batch["after_codes"].long(), batch["action"]
-        found = layer.modes(x, y, action, layer.draw(len(x), generator, x.device) if self.training else None)
+        draw = layer.draw(len(x), generator, x.device) if self.training else None
+        first = max(1, round(settings.causal_share * len(x))) if self.training else len(x)
+        found = layer.modes(x[:first], y[:first], action[:first], _rows(draw, slice(0, first)))
+        acted = [found.actions.gather(1, action[:first, None])[:, 0]]
+        costs = [part.flatten() for part in (found.kl, found.norm, found.dependency)]
+        if first < len(x):
+            rest = layer.score(x[first:], y[first:], action[first:], _rows(draw, slice(first, None)))
+            acted.append(rest.log_likelihood[:, 0])
+            costs = [torch.cat([part, more[:, 0]]) for part, more in zip(costs, rest[1:], strict=True)]
         terms = {
             "standard": -found.standard.mean(),
-            "action": -found.actions.gather(1, action[:, None]).mean(),
-            "causal": functional.cross_entropy(found.actions, action),
+            "action": -torch.cat(acted).mean(),
+            "causal": functional.cross_entropy(found.actions, action[:first]),
             "identity_codes": found.identity_codes.mean(),
             "identity_graph": found.identity_graph.mean(),
-            "edge_kl": found.kl.mean(),
-            "edge_norm": found.norm.mean(),
-            "dependency": found.dependency.mean(),
+            "edge_kl": costs[0].mean(),
+            "edge_norm": costs[1].mean(),
+            "dependency": costs[2].mean(),
         }
         weights = (settings.standard, 1.0, settings.attribution, *[settings.identity] * 2, settings.edge_kl, settings.edge_norm, settings.dependency)
         loss = torch.stack([weight * term for weight, term in zip(weights, terms.values(), strict=True)]).sum()
-        return {"loss": loss, **terms, "action_accuracy": (found.actions.argmax(1) == action).float().mean()}
+        return {"loss": loss, **terms, "action_accuracy": (found.actions.argmax(1) == action[:first]).float().mean()}
+
+    def picture_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """-log p(y) of the picture after, painted from its codes and from what the transition expects of them."""
+        settings, wanted = self.settings, batch["after_images"]
+        with torch.no_grad():
+            expected = self.quantiser.mean(self._after(batch["codes"].long(), batch["action"]))
+        known = self.quantiser.lookup(batch["after_codes"].long())
+        terms = {
+            name: negative_log_likelihood(self.paint(vectors), wanted, settings.likelihood, settings.scale).mean()
+            for name, vectors in (("expected", expected), ("known", known))
+        }
+        return {"loss": terms["expected"] + terms["known"], **terms}
 
     # ---- queries ----------------------------------------------------------------------------------------------------
     @torch.no_grad()
     def act(self, images: Any, action: Any, times: int = 1, *, samples: int | None = None, seed: int = 0) -> Tensor:
         """Images (B, C, H, W) to what they look like after the action, by name or number, has been done `times` times.
 
-        Every time the most probable code is taken at each place; `samples` and `seed` as in `attribute`.
+        The picture is painted from the mean of the codes, weighed by their probabilities; to act again is to act on that picture. `samples` and
+        `seed` as in `attribute`.
         """
         return self.act_repeatedly(images, action, times, samples=samples, seed=seed)[:, -1]
 
@@ -170,23 +214,23 @@ class CTVAE(MCQVAE):
         """The pictures after the action was done 1, 2, ..., `times` times, (B, times, C, H, W) (Fig. 5)."""
         if times < 1:
             raise QueryError(f"times={times}: an action is done once at least.")
-        codes, number = self.codes(images), self.action_number(action)
+        seen, number = self.as_images(images), self.action_number(action)
         draws = _Draws(self, samples, seed)
         after = []
         for _ in range(times):
-            codes = in_batches(lambda part: self._after(part, number, draws), codes)
-            after.append(in_batches(self.draw_codes, codes))
+            chances = in_batches(lambda part: self._after(part, torch.full_like(part[:, 0], number), draws), self.codes(seen))
+            seen = in_batches(lambda part: torch.sigmoid(self.paint(self.quantiser.mean(part))), chances)
+            after.append(seen)
         return torch.stack(after, dim=1)
 
-    def _after(self, codes: Tensor, action: int, draws: _Draws) -> Tensor:
-        """The most probable codes (B, n) after an action, of the mean over graphs."""
-        layer, asked = self.transition, torch.full_like(codes[:, 0], action)
-        nodes = layer.nodes(codes)
+    def _after(self, codes: Tensor, action: Tensor, draws: _Draws | None = None) -> Tensor:
+        """The probabilities (B, n, S) of the codes after actions (B,), the mean over graphs."""
+        layer, nodes = self.transition, self.transition.nodes(codes)
         chances = []
-        for draw in draws(len(codes)):
-            logits = layer.logits(codes, nodes, layer.graph(nodes, asked, draw).edges, asked, None if draw is None else draw.noise)[:, 0]
-            chances.append(logits.softmax(2))
-        return torch.stack(chances).mean(0).argmax(2)
+        for draw in [None] if draws is None else draws(len(codes)):
+            logits = layer.logits(codes, nodes, layer.graph(nodes, action, draw).edges, action, None if draw is None else draw.noise)[:, 0]
+            chances.append(logits.float().softmax(2))
+        return torch.stack(chances).mean(0)
 
     @torch.no_grad()
     def attribute(self, before: Any, after: Any, *, samples: int | None = None, seed: int = 0) -> Tensor:
@@ -242,3 +286,7 @@ class _Draws:
             return [None]
         drawn = [self.model.transition.draw(batch, self.generator, torch.device("cpu")) for _ in range(self.samples)]
         return [Draw(*(part.to(self.model.device) for part in draw)) for draw in drawn]
+
+
+def _rows(draw: Draw | None, rows: slice) -> Draw | None:
+    return None if draw is None else Draw(*(part[rows] for part in draw))

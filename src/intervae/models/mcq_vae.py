@@ -160,7 +160,11 @@ class MCQVAE(Model):
 
     def draw_codes(self, indices: Tensor) -> Tensor:
         """Code numbers (B, n) to pictures (B, C, H, W) in [0, 1]."""
-        return torch.sigmoid(self.decoder(self.quantiser.to_map(self.quantiser.lookup(indices), *self.grid)))
+        return torch.sigmoid(self.paint(self.quantiser.lookup(indices)))
+
+    def paint(self, vectors: Tensor) -> Tensor:
+        """Vectors (B, n, d) to logits of pictures (B, C, H, W)."""
+        return self.decoder(self.quantiser.to_map(vectors, *self.grid))
 
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """-log p(x | codes) + beta |features - codes|^2; the codes themselves move in `update_codes`."""

@@ -69,6 +69,10 @@ class Quantiser(nn.Module):
         book = torch.arange(self.codebooks, device=indices.device).repeat_interleave(places)
         return self.codes.flatten(0, 1)[book * self.size + indices]
 
+    def mean(self, chances: Tensor) -> Tensor:
+        """Probabilities (B, n, S) to the mean code vectors (B, n, d)."""
+        return (chances.unflatten(1, (self.codebooks, -1)) @ self.codes).flatten(1, 2)
+
     def nearest(self, vectors: Tensor) -> Tensor:
         """Vectors (B, n, d) to the numbers (B, n) of the codes next to them."""
         parts = vectors.unflatten(1, (self.codebooks, -1)).transpose(0, 1).flatten(1, 2)
