@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from intervae.causal.acyclicity import trace_exponential, trace_exponential_of_squares
 from intervae.nets.node_networks import NodeNetworks
-from intervae.nets.pairs import PairDecoder, PairEncoder
+from intervae.nets.pairs import SILU_KEEPS, PairDecoder, PairEncoder
 from intervae.nets.per_node import PerNode
 
 KINDS, COLUMNS = ("continuous", "binary", "categorical"), (1, 1, 3)
@@ -186,3 +186,27 @@ def test_the_convolutions_are_the_papers() -> None:
 def test_they_fit_any_picture(shape: tuple[int, int, int]) -> None:
     assert PairEncoder(shape, 6, (4, 8, 8))(torch.rand(2, *shape)).shape == (2, 6)
     assert PairDecoder(5, shape, (4, 8, 8))(torch.rand(2, 5)).shape == (2, *shape)
+
+
+def test_they_start_with_the_spread_of_what_they_see() -> None:
+    """Pictures that differ give features, and vectors pictures, of about that spread; with torch's own start it falls to 0.0002 on the way."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        encoder, decoder = PairEncoder((1, 32, 32), 6, (16, 32, 64)), PairDecoder(5, (1, 32, 32), (16, 32, 64))
+        features = encoder.convolutions(torch.rand(256, 1, 8, 8).repeat_interleave(4, 2).repeat_interleave(4, 3) * 2 - 1)
+        maps = decoder.layers[:-1](torch.randn(256, 5))
+    assert 0.1 < features.std(0).mean() < 2
+    scores = functional.silu(torch.randn(100000, generator=torch.Generator().manual_seed(0)))
+    assert scores.square().mean().item() == pytest.approx(SILU_KEEPS, rel=0.02)
+    assert 0.1 < maps.std(0).mean() < 2
+
+
+def test_no_unit_of_theirs_is_without_a_gradient() -> None:
+    """ReLUs that are off for every picture stay off: nine of ten died in the first epochs of one world, and the encoder with them."""
+    network = PairEncoder((1, 16, 16), 6, (4, 8))
+    with torch.no_grad():
+        for layer in network.convolutions:
+            if isinstance(layer, nn.Conv2d):
+                layer.bias.fill_(-3.0)
+    network(torch.rand(8, 1, 16, 16)).square().sum().backward()
+    assert all(layer.weight.grad.flatten(1).any(1).all() for layer in network.convolutions if isinstance(layer, nn.Conv2d))
