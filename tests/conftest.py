@@ -24,7 +24,7 @@ from intervae.models import MODELS, Model, create
 torch.set_num_threads(1)
 
 # Of these a model takes what its Settings have, so that a newly registered model is quick without an entry of its own.
-SMALL = {"dims": 2, "latents": 3, "channels": (8, 8), "hidden": 32, "mechanism_hidden": 8, "epochs": 2, "batch_size": 16}
+SMALL = {"dims": 2, "latents": 3, "channels": (8, 8), "patch": 4, "filters": 8, "hidden": 32, "mechanism_hidden": 8, "epochs": 2, "batch_size": 16}
 # What a model needs beyond them: name -> function of the data.
 QUICK: dict[str, Callable[[Dataset], dict[str, Any]]] = {
     "factor-vae": lambda _: {"discriminator_layers": 3, "discriminator_width": 16},

@@ -78,7 +78,7 @@ def test_a_predictor_finds_an_action_that_changes_more_or_nothing(rooms, monkeyp
 
 @pytest.mark.slow
 def test_a_small_job_gives_every_number_of_the_table(tmp_path):
-    settings = {"codes": 16, "features": 16, "channels": (8, 8), "epochs": 1, "width": 16, "edge_width": 8, "transition_epochs": 1}
+    settings = {"codes": 16, "features": 16, "patch": 4, "filters": 8, "epochs": 1, "width": 16, "edge_width": 8, "transition_epochs": 1}
     job = Actions("shapes3d-like", "ct-vae", SMALL, settings, predictor_steps=5, predictor_channels=(8, 8))
     numbers = job.run(0, "cpu", tmp_path / "run")
     assert set(CTVAE_TABLE1.shown) <= set(numbers)

@@ -23,7 +23,7 @@ from intervae.models.ct_vae import CTVAE
 from intervae.models.mcq_vae import MCQVAE
 from pairs import random_pairs
 
-SQUARES = {"channels": (24, 48), "features": 32, "codes": 64, "blocks": 1, "epochs": 60, "batch_size": 16, "learning_rate": 2e-3}
+SQUARES = {"patch": 4, "filters": 48, "features": 32, "codes": 64, "blocks": 1, "epochs": 60, "batch_size": 16, "learning_rate": 3e-3}
 TRANSITIONS = {"width": 48, "transition_epochs": 12, "transition_batch": 48, "transition_rate": 8e-3}
 COLOURS = np.array([[255, 50, 50], [255, 200, 30], [50, 230, 50], [50, 150, 255]], np.uint8)
 
@@ -58,7 +58,7 @@ def trained(data: Dataset) -> CTVAE:
 
 
 def tiny(data: Dataset, **changes: Any) -> CTVAE:
-    small = {"channels": (8, 8), "features": 8, "codes": 8, "blocks": 1, "width": 16, "heads": 2, "edge_width": 4}
+    small = {"patch": 4, "filters": 8, "features": 8, "codes": 8, "blocks": 1, "width": 16, "heads": 2, "edge_width": 4}
     return CTVAE(data.spec, **{**small, "epochs": 1, "batch_size": 16, "transition_epochs": 1, "transition_batch": 16, **changes})
 
 
@@ -230,7 +230,7 @@ def test_the_test_split_decides_nothing(few: Dataset) -> None:
 @pytest.mark.parametrize(("size", "grid"), [((64, 64), (8, 8)), ((48, 32), (6, 4)), ((33, 47), (5, 6))])
 def test_the_whole_picture_fills_the_grid(size: tuple[int, int], grid: tuple[int, int], make_data: Any) -> None:
     """Defect 10: pictures were padded, so that they filled a fifth of the grid."""
-    model = MCQVAE(make_data((1, *size)).spec, channels=(8, 8, 8), features=8, blocks=0)
+    model = MCQVAE(make_data((1, *size)).spec, filters=8, features=8, blocks=0)
     assert model.grid == grid
     for row, column in itertools.product((0, -1), (0, -1)):
         picture = torch.full((1, 1, *size), 0.5, requires_grad=True)
@@ -293,7 +293,7 @@ def test_data_without_actions_or_pairs_are_refused(data: Dataset) -> None:
         ({"features": 10, "codebooks": 4}, "features=10"),
         ({"width": 10, "heads": 4}, "width=10"),
         ({"edge_prior": 1.0}, "edge_prior"),
-        ({"channels": ()}, "channels"),
+        ({"patch": 17}, "larger than the pictures of 16 x 16"),
         ({"code_decay": 1.0}, "code_decay"),
     ],
 )

@@ -180,7 +180,7 @@ _PAPER = {  # Table 1: action and factor accuracy
     "sprites-frames": (0.42, 0.82),
     "dsprites": (0.44, 0.58),
 }
-_LARGE: dict[str, Any] = {"batch_size": 256, "learning_rate": 1e-3, "transition_batch": 64}
+_LARGE: dict[str, Any] = {"batch_size": 256, "transition_batch": 64}
 _SETTINGS: dict[str, dict[str, Any]] = {  # passes over pictures and over pairs: 2,500 to 4,000 steps for the codes, about 5,000 for the transitions
     "cars3d": {**_LARGE, "epochs": 60, "transition_epochs": 8},
     "shapes3d-like": {**_LARGE, "epochs": 2, "transition_epochs": 1},
@@ -202,7 +202,7 @@ def _job(data: str) -> Actions:
 
 
 _SMALL = {"size": 32, "levels": [4, 4, 4, 3, 4, 5], "transitions": {"draws": 1000, "train_draws": 0}}
-_SMALL_SETTINGS = {"codes": 128, "features": 64, "channels": (32, 64, 64), "epochs": 12, "width": 64, "edge_width": 16, "transition_epochs": 2}
+_SMALL_SETTINGS = {"codes": 128, "features": 64, "patch": 4, "filters": 128, "epochs": 12, "width": 64, "edge_width": 16, "transition_epochs": 2}
 
 CTVAE_TABLE1 = Experiment(
     "ctvae-table1",

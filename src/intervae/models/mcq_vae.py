@@ -1,14 +1,13 @@
 """MCQ-VAE (Gendron et al. 2023, 3.3): a picture as a grid of code numbers from several codebooks; with one codebook it is the VQ-VAE (van den Oord et
 al. 2017).
 
-Shapes: B images; the residual encoder makes a grid (H, W) of D features (8 x 8 of a 64 x 64 picture), each cut in K parts of d = D / K dims, one for
-each codebook of S codes. The latents are the n = K H W code vectors (B, n, d). Reduction: sum over pixels and latents, mean over the batch.
+Shapes: B images; the encoder makes a grid (H, W) of D features, one place for each patch (8 x 8 places of a 64 x 64 picture), each cut in K parts of
+d = D / K dims, one for each codebook of S codes. The latents are the n = K H W code vectors (B, n, d). Reduction: sum over pixels and latents, mean over the batch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -20,7 +19,6 @@ from intervae.data.base import Batch, Dataset, Split
 from intervae.errors import UsageError
 from intervae.models.base import Model, in_batches
 from intervae.models.phases import Phase, Player, Schedule, Terms
-from intervae.nets.images import PadToEven, base_size, halvings
 from intervae.nets.likelihood import Likelihood, negative_log_likelihood
 from intervae.nets.quantise import Quantised, Quantiser, usage
 from intervae.settings import at_least
@@ -36,9 +34,10 @@ class MCQVAESettings:
     codebooks: int = 4  # parts that a feature vector is cut in, with a codebook each [K]
     codes: int = 64  # in each codebook [S]
     features: int = 128  # dims of a feature vector, shared out among the codebooks [D]
-    channels: tuple[int, ...] = (64, 128, 256)  # of the halving convolutions; each halves the picture once
-    blocks: int = 2  # residual blocks at the size of the grid, in the encoder and in the decoder
-    reach: Literal["local", "wide"] = "local"  # whether the encoder's blocks see a place alone, or its neighbours too (the authors')
+    patch: int = 8  # pixels, across and down, that a place of the grid stands for
+    filters: int = 256  # channels of the networks between patches and codes
+    blocks: int = 2  # residual blocks in the encoder and in the decoder
+    reach: Literal["local", "wide"] = "local"  # whether the encoder sees a patch alone, or its neighbours too (the authors')
     commitment: float = 0.25  # weight of the distance between features and codes, in units of the squared pixel error [beta]
     code_decay: float = 0.99  # of the moving averages that the codes are
     restart: float = 0.1  # a code used less than this share of equal use starts anew; 0 never restarts one
@@ -46,16 +45,14 @@ class MCQVAESettings:
     scale: float = 0.1  # of a gaussian or laplace likelihood
     epochs: int = 20
     batch_size: int = 64
-    learning_rate: float = 5e-4
+    learning_rate: float = 3e-3  # of encoder and decoder; they are slow to learn detail with less
     schedule: Schedule = "cosine"
     decay: float = 1.0  # of the learning rate after every epoch, with schedule=exponential
 
     def __post_init__(self) -> None:
-        at_least(self, codebooks=1, codes=2, features=1, blocks=0, commitment=0, restart=0)
+        at_least(self, codebooks=1, codes=2, features=1, patch=1, filters=1, blocks=0, commitment=0, restart=0)
         if self.features % self.codebooks:
             raise UsageError(f"features={self.features} cannot be shared out among {self.codebooks} codebooks; use a multiple of codebooks.")
-        if not self.channels or min(self.channels) < 1:
-            raise UsageError(f"channels={self.channels} leaves a network without units; use 1 or more, once at least.")
         if self.scale <= 0:
             raise UsageError(f"scale={self.scale} must be larger than 0.")
         if not 0 <= self.code_decay < 1:
@@ -86,39 +83,41 @@ def leaky(maps: Tensor) -> Tensor:
 
 
 class GridEncoder(nn.Module):
-    """Images (B, C, H, W) in [0, 1] to a grid of features (B, outputs, rows, columns).
+    """Images (B, C, H, W) in [0, 1], cut in patches, to a grid of features (B, outputs, rows, columns).
 
     Arguments:
-        size: of the convolutions on the grid. With 1 a code tells of its own part of the picture (and what the halving convolutions see around it),
-            and stays as it is when something changes elsewhere.
+        size: of the convolutions on the grid. With 1 a code tells of its own patch, and stays as it is when something changes elsewhere.
     """
 
-    def __init__(self, image_shape: tuple[int, int, int], outputs: int, channels: Sequence[int], blocks: int, size: int) -> None:
+    def __init__(self, image_shape: tuple[int, int, int], outputs: int, patch: int, filters: int, blocks: int, size: int) -> None:
         super().__init__()
-        layers: list[nn.Module] = []
-        for narrow, wide in zip([image_shape[0], *channels], channels, strict=False):
-            layers += [PadToEven(), nn.Conv2d(narrow, wide, 4, stride=2, padding=1), nn.LeakyReLU(SLOPE)]
-        wide = channels[-1]
-        layers += [nn.Conv2d(wide, wide, size, padding=size // 2), *(ResidualBlock(wide, size) for _ in range(blocks)), nn.LeakyReLU(SLOPE)]
-        layers += [nn.Conv2d(wide, outputs, 1)]
-        self.layers = nn.Sequential(*layers)
+        colours, height, width = image_shape
+        self.border = (0, -width % patch, 0, -height % patch)  # to the right and below, by repeating the last pixels
+        self.layers = nn.Sequential(
+            nn.PixelUnshuffle(patch),
+            nn.Conv2d(colours * patch**2, filters, size, padding=size // 2),
+            *(ResidualBlock(filters, size) for _ in range(blocks)),
+            nn.LeakyReLU(SLOPE),
+            nn.Conv2d(filters, outputs, 1),
+        )
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.layers(images * 2 - 1)
+        return self.layers(functional.pad(images * 2 - 1, self.border, mode="replicate"))
 
 
 class GridDecoder(nn.Module):
-    """The mirror of GridEncoder: (B, inputs, rows, columns) to logits or means (B, C, H, W), cropped to the image."""
+    """Features (B, inputs, rows, columns) to patches that know of their neighbours: logits or means (B, C, H, W), cropped to the image."""
 
-    def __init__(self, inputs: int, image_shape: tuple[int, int, int], channels: Sequence[int], blocks: int) -> None:
+    def __init__(self, inputs: int, image_shape: tuple[int, int, int], patch: int, filters: int, blocks: int) -> None:
         super().__init__()
         colours, self.height, self.width = image_shape
-        wide = channels[-1]
-        layers: list[nn.Module] = [nn.Conv2d(inputs, wide, 3, padding=1), *(ResidualBlock(wide) for _ in range(blocks)), nn.LeakyReLU(SLOPE)]
-        narrower = [*reversed(channels[:-1]), colours]
-        for more, less in zip(reversed(channels), narrower, strict=True):
-            layers += [nn.ConvTranspose2d(more, less, 4, stride=2, padding=1), nn.LeakyReLU(SLOPE)]
-        self.layers = nn.Sequential(*layers[:-1])
+        self.layers = nn.Sequential(
+            nn.Conv2d(inputs, filters, 3, padding=1),
+            *(ResidualBlock(filters) for _ in range(blocks)),
+            nn.LeakyReLU(SLOPE),
+            nn.Conv2d(filters, colours * patch**2, 3, padding=1),
+            nn.PixelShuffle(patch),
+        )
 
     def forward(self, grid: Tensor) -> Tensor:
         return self.layers(grid)[..., : self.height, : self.width]
@@ -141,10 +140,12 @@ class MCQVAE(Model):
 
     def build(self) -> None:
         settings, shape = self.settings, self.spec.image_shape
-        channels = settings.channels[-halvings(shape[1], shape[2], len(settings.channels)) :]
-        self.grid = base_size(shape[1], shape[2], len(channels))
-        self.encoder = GridEncoder(shape, settings.features, channels, settings.blocks, 1 if settings.reach == "local" else 3)
-        self.decoder = GridDecoder(settings.features, shape, channels, settings.blocks)
+        size, networks = 1 if settings.reach == "local" else 3, (settings.patch, settings.filters, settings.blocks)
+        if settings.patch > min(shape[1:]):
+            raise UsageError(f"patch={settings.patch} is larger than the pictures of {shape[1]} x {shape[2]} pixels; use a smaller one.")
+        self.grid = -(-shape[1] // settings.patch), -(-shape[2] // settings.patch)
+        self.encoder = GridEncoder(shape, settings.features, *networks, size)
+        self.decoder = GridDecoder(settings.features, shape, *networks)
         dims = settings.features // settings.codebooks
         self.quantiser = Quantiser(settings.codebooks, settings.codes, dims, decay=settings.code_decay, restart=settings.restart)
         self.register_buffer("marginals", torch.full((self.places, settings.codes), 1 / settings.codes))  # how often a place has a code, (n, S)
