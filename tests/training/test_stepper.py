@@ -70,9 +70,24 @@ def test_a_player_may_take_several_steps_for_each_batch(toy: Any, toy_data: Data
     assert not model.first.any()
 
 
+def test_some_parameters_may_have_a_rate_of_their_own_and_are_clipped_by_themselves(toy: Any, toy_data: Dataset) -> None:
+    def plan(m: Any) -> list[Phase]:
+        both = Player(
+            lambda batch, generator: {"loss": -3 * m.second - 100 * m.first.sum()},
+            optimiser="sgd", learning_rate=0.1, own_rates=(("second", 0.01),), clip=2.0,
+        )  # fmt: skip
+        return [Phase("main", (both,), 1, 10, schedule="exponential", decay=0.5)]
+
+    model = toy(plan)
+    stepper = stepper_of(model, toy_data)
+    stepper.run_epoch(1, 2, seed=0)
+    assert model.second.item() == pytest.approx(0.01 * 0.5 * 2 * 5)
+    assert model.first.norm().item() == pytest.approx(0.1 * 0.5 * 2 * 5)
+
+
 @pytest.mark.parametrize("optimiser", ["adam", "adamw", "adagrad", "rmsprop", "sgd"])
 def test_what_a_checkpoint_keeps_is_enough_to_go_on(optimiser: Any, toy: Any, toy_data: Dataset) -> None:
-    one, other = (toy(player={"optimiser": optimiser}) for _ in range(2))
+    one, other = (toy(player={"optimiser": optimiser, "own_rates": (("second", 0.02),)}) for _ in range(2))
     stepper = stepper_of(one, toy_data)
     stepper.run_epoch(0, 3, seed=0)
     kept = {name: tensor.clone() for name, tensor in stepper.state().items()}

@@ -39,6 +39,7 @@ class Player:
     betas: tuple[float, float] = (0.9, 0.999)  # of adam and adamw
     epsilon: float = 1e-8  # of adam and adamw
     weight_decay: float = 0.0
+    own_rates: tuple[tuple[str, float], ...] = ()  # of parameters whose names begin so; their gradient is clipped by itself
     clip: float | None = None  # largest norm of the gradient
     steps: int = 1  # of this player per batch
 

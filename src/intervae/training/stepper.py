@@ -27,20 +27,28 @@ def rate_factor(schedule: Schedule, step: int, steps: int, decay: float = 1.0, e
 
 
 def make_optimiser(model: Model, player: Player, on_gpu: bool) -> torch.optim.Optimizer:
-    moving = [p for name, p in model.named_parameters() if p.requires_grad and name.startswith(player.parameters)]
+    """Over the player's parameters: a group for those at its own rate, and one for each prefix of `own_rates`; `start` is a group's rate."""
+    moving = [(name, p) for name, p in model.named_parameters() if p.requires_grad and name.startswith(player.parameters)]
     if not moving:
         raise UsageError(f"no parameter of {model.name} begins with {' or '.join(player.parameters)}.")
+    apart = tuple(prefix for prefix, _ in player.own_rates)
+    parts = [(player.learning_rate, [p for name, p in moving if not (apart and name.startswith(apart))])]
+    parts += [(rate, [p for name, p in moving if name.startswith(prefix)]) for prefix, rate in player.own_rates]
+    tensors = on_gpu and player.optimiser in ("adam", "adamw")
+    groups = [{"params": p, "start": r, "lr": torch.tensor(r, device=p[0].device) if tensors else r} for r, p in parts if p]
     if player.optimiser in ("adam", "adamw"):
         kind = torch.optim.Adam if player.optimiser == "adam" else torch.optim.AdamW
-        start = torch.tensor(player.learning_rate, device=moving[0].device) if on_gpu else player.learning_rate
         options = {"betas": player.betas, "eps": player.epsilon, "weight_decay": player.weight_decay}
-        return kind(moving, lr=start, fused=True, capturable=on_gpu, **options)  # type: ignore[arg-type]
-    rate, decay = player.learning_rate, player.weight_decay
+        return kind(groups, fused=True, capturable=on_gpu, **options)  # type: ignore[arg-type]
     if player.optimiser == "adagrad":
-        return torch.optim.Adagrad(moving, lr=rate, weight_decay=decay)
+        return torch.optim.Adagrad(groups, weight_decay=player.weight_decay)
     if player.optimiser == "rmsprop":
-        return torch.optim.RMSprop(moving, lr=rate, weight_decay=decay, capturable=on_gpu)
-    return torch.optim.SGD(moving, lr=rate, weight_decay=decay)
+        return torch.optim.RMSprop(groups, weight_decay=player.weight_decay, capturable=on_gpu)
+    return torch.optim.SGD(groups, weight_decay=player.weight_decay)
+
+
+def parameters_of(optimiser: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimiser.param_groups for parameter in group["params"]]
 
 
 def capture_stream(device: torch.device) -> torch.cuda.Stream:
@@ -94,14 +102,15 @@ class Stepper:
         for player, optimiser in zip(self.phase.players, self.optimisers, strict=True):
             for group in optimiser.param_groups:
                 if isinstance(group["lr"], Tensor):
-                    group["lr"].copy_(player.learning_rate * factor)
+                    group["lr"].copy_(group["start"] * factor)
             for _ in range(player.steps):
                 self.model.zero_grad(set_to_none=True)
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
                     found = player.loss(batch, self.generator)
                 found["loss"].backward()
                 if player.clip is not None:
-                    torch.nn.utils.clip_grad_norm_(optimiser.param_groups[0]["params"], player.clip)
+                    for group in optimiser.param_groups:
+                        torch.nn.utils.clip_grad_norm_(group["params"], player.clip)
                 optimiser.step()
             prefix = f"{player.name}." if len(self.phase.players) > 1 else ""
             terms |= {prefix + name: value.detach() for name, value in found.items()}
@@ -161,10 +170,10 @@ class Stepper:
 
     def _set_rates(self, factor: float) -> None:
         """Of the optimisers whose rate is no tensor."""
-        for player, optimiser in zip(self.phase.players, self.optimisers, strict=True):
+        for optimiser in self.optimisers:
             for group in optimiser.param_groups:
                 if not isinstance(group["lr"], Tensor):
-                    group["lr"] = player.learning_rate * factor
+                    group["lr"] = group["start"] * factor
 
     # ---- what a checkpoint keeps ------------------------------------------------------------------------------------
     def state(self) -> dict[str, Tensor]:
@@ -172,7 +181,7 @@ class Stepper:
         return {
             f"{i}.{j}.{key}": torch.as_tensor(value)
             for i, optimiser in enumerate(self.optimisers)
-            for j, parameter in enumerate(optimiser.param_groups[0]["params"])
+            for j, parameter in enumerate(parameters_of(optimiser))
             for key, value in optimiser.state.get(parameter, {}).items()
             if value is not None
         }
@@ -182,7 +191,7 @@ class Stepper:
         for name, tensor in tensors.items():
             i, j, key = name.split(".", 2)
             optimiser = self.optimisers[int(i)]
-            parameter = optimiser.param_groups[0]["params"][int(j)]
+            parameter = parameters_of(optimiser)[int(j)]
             slot = optimiser.state[parameter]
             if key in slot:
                 slot[key].copy_(tensor)
