@@ -8,7 +8,7 @@ Reduction: sum over pixels and latents, mean over the batch.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,13 +22,13 @@ from intervae.errors import DataError
 from intervae.models.base import repeat_rows
 from intervae.models.cmcl_directions import decide
 from intervae.models.cmcl_queries import LABEL_BANK, CrossModalQueries
-from intervae.models.cmcl_rows import exchange_column, largest_variance
+from intervae.models.cmcl_rows import Acted, Look, bounded, exchange_column, largest_variance
 from intervae.models.cmcl_settings import CMCLSettings
 from intervae.models.ivae import as_inputs, inputs_of
 from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.images import build_decoder, build_encoder, dense_layers
 from intervae.nets.likelihood import negative_log_likelihood
-from intervae.nets.node_networks import NodeNetworks
+from intervae.nets.node_networks import Layers, NodeNetworks
 from intervae.nets.norm import BatchNorm, update_statistics
 from intervae.nets.pairs import PairDecoder, PairEncoder
 from intervae.nets.per_node import PerNode
@@ -36,17 +36,6 @@ from intervae.nets.per_node import PerNode
 MOST_CATEGORIES = 50  # of a column: what is seen once or twice cannot be learned
 BERNOULLI_NOISE = 0.5  # as which a Bernoulli likelihood sees a grey pixel
 FASTER_FALL = 0.25  # of the cycles in an epoch, short of which their penalty grows tenfold
-
-
-class Look(NamedTuple):
-    """What one pass of the encoders makes of a batch."""
-
-    u: Tensor  # (B, P)
-    z0: Tensor  # (B, m0), drawn
-    embedding: tuple[Tensor, Tensor]  # q(z0 | x): mean and log-variance (B, m0)
-    seen: Tensor  # (B, 1), whether q(z | z0, u) saw u
-    posterior: tuple[Tensor, Tensor]  # q(z | z0, u): mean and log-variance (B, m)
-    z: Tensor  # (B, m), drawn
 
 
 class CMCL(CrossModalQueries):
@@ -93,6 +82,8 @@ class CMCL(CrossModalQueries):
         self.register_buffer("pairs", pairs)  # (m, d)
         self.register_buffer("owner", owner)
         self.pairing_logits = nn.Parameter(torch.zeros(m, len(kinds))) if settings.causal_module and settings.pairing == "learned" else None
+        self.register_buffer("fixed_pairing", pairs @ owner, persistent=False)
+        self.register_buffer("is_paired", pairs.any(1)[:, None, None].float(), persistent=False)
         self.register_buffer("table_mean", torch.cat([torch.full((c,), mean) for c, (mean, _) in zip(self.columns, self._scales(), strict=True)]))
         self.register_buffer("table_scale", torch.cat([torch.full((c,), std) for c, (_, std) in zip(self.columns, self._scales(), strict=True)]))
         self.one_input_each = "categorical" not in kinds  # then all columns are made inputs at once
@@ -102,11 +93,16 @@ class CMCL(CrossModalQueries):
             "is_binary": [v.kind == "binary" for v in self.spec.variables],
         }.items():
             self.register_buffer(name, torch.tensor(values), persistent=False)
+        if self.one_input_each:
+            self.register_buffer("table_centre", self.own_centre + self.own_scale * self.table_mean, persistent=False)
+            self.register_buffer("table_unit", self.own_scale * self.table_scale, persistent=False)
         nodes = ["continuous"] * m + list(kinds), [1] * m + self.columns
         self.networks = NodeNetworks(*nodes, self._allowed(), settings.graph_widths, settings.activation, settings.graph_limit)
         self.standardiser = BatchNorm(m)
         self.standardiser.gain.requires_grad_(False)
         self.standardiser.shift.requires_grad_(False)
+        self.every_latent_paired = bool(pairs.any(1).all())
+        self.register_buffer("sides", torch.tensor([[-1.0], [1.0]]), persistent=False)  # of the cross-entropy: label 1, then label 0
         self.classifier = nn.Sequential(*dense_layers([m, *settings.classifier_widths, 1], nn.ELU)) if settings.contrast else None
         p = m + len(kinds)
         start = {
@@ -153,9 +149,8 @@ class CMCL(CrossModalQueries):
     def inputs(self, labels: Tensor) -> Tensor:
         """Labels (B, d) in their own units to u (B, P): standardised columns, one for each category of a categorical one."""
         if self.one_input_each:
-            columns = (labels - self.own_centre) / self.own_scale
-        else:
-            columns = torch.cat([as_inputs(variable, labels[:, i]) for i, variable in enumerate(self.spec.variables)], dim=1)
+            return (labels - self.table_centre) / self.table_unit
+        columns = torch.cat([as_inputs(variable, labels[:, i]) for i, variable in enumerate(self.spec.variables)], dim=1)
         return (columns - self.table_mean) / self.table_scale
 
     def targets(self, labels: Tensor) -> Tensor:
@@ -168,38 +163,44 @@ class CMCL(CrossModalQueries):
     def embed(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """q(z0 | x): mean and log-variance, each (B, m0)."""
         mean, log_variance = self.encoder(images).chunk(2, dim=1)
-        return mean, log_variance.clamp(-12, 8)
+        return mean, bounded(log_variance)
 
     @property
     def pairing(self) -> Tensor:
         """(m, P): how much of each input of u is shown to the networks of z_j, i(j) of Eq. 17."""
-        pairs = self.pairs if self.pairing_logits is None else torch.softmax(self.pairing_logits, dim=1)
-        return pairs @ self.owner
+        return self.fixed_pairing if self.pairing_logits is None else torch.softmax(self.pairing_logits, dim=1) @ self.owner
 
     def prior(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """p(z | u), Eq. 18: mean and log-variance, each (B, m); N(0, 1) for a latent that is paired with no column."""
-        mean, log_variance = (self.prior_nets(u * self.pairing[:, None]) * self.pairs.any(1)[:, None, None]).unbind(-1)
-        return mean.T, log_variance.T.clamp(-12, 8)
+        found = self.prior_nets(u, self.prior_nets.layer_weights[0] * self.pairing[..., None])  # (m, B, 2)
+        mean, log_variance = (found if self.every_latent_paired else found * self.is_paired).unbind(-1)
+        return mean.T, bounded(log_variance.T)
 
     def posterior(self, z0: Tensor, u: Tensor | None = None, seen: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """q(z | z0, u), Eq. 17: mean and log-variance, each (B, m); of u only the rows where `seen` (B, 1) is 1, none without it."""
         if u is None or seen is None:
             u, seen = (torch.zeros(len(z0), size, device=z0.device) for size in (self.owner.shape[1], 1))
-        shown = (u * seen) * self.pairing[:, None]  # (m, B, P)
-        rest = torch.cat([z0, seen], dim=1).expand(len(shown), -1, -1)
-        mean, log_variance = self.posterior_nets(torch.cat([rest, shown], dim=2)).unbind(-1)
-        return mean.T, log_variance.T.clamp(-12, 8)
+        weights = self.posterior_nets.layer_weights[0]  # (m, m0 + 1 + P, hidden), of u only what belongs to z_j
+        rest = weights.shape[1] - u.shape[1]
+        shown = functional.pad(self.pairing, (rest, 0), value=1.0)[..., None]
+        mean, log_variance = self.posterior_nets(torch.cat([z0, seen, u * seen], dim=1), weights * shown).unbind(-1)
+        return mean.T, bounded(log_variance.T)
 
     def look(self, images: Tensor, labels: Tensor, generator: torch.Generator | None) -> Look:
         """z0 ~ q(z0 | x), then z ~ q(z | z0, u), u hidden from a share of the samples; without module 2, z is z0."""
-        u = self.inputs(labels)
+        settings, u = self.settings, self.inputs(labels)
         embedding = self.embed(images)
         z0 = reparametrise(*embedding, generator)
-        if not self.settings.causal_module:
-            return Look(u, z0, embedding, torch.zeros_like(u[:, :1]), embedding, z0)
-        seen = (torch.rand(len(images), 1, device=images.device, generator=generator) >= self.settings.label_dropout).float()
-        posterior = self.posterior(z0.detach() if self.settings.detach_z0 else z0, u, seen)
-        return Look(u, z0, embedding, seen, posterior, reparametrise(*posterior, generator))
+        if not settings.causal_module:
+            return Look(u, z0, embedding, torch.zeros_like(u[:, :1]), embedding, z0, embedding)
+        seen = (torch.rand(len(images), 1, device=images.device, generator=generator) >= settings.label_dropout).float()
+        given = z0.detach() if settings.detach_z0 else z0
+        if settings.label_dropout == 0:
+            posterior = unseen = self.posterior(given, u, seen)
+        else:  # both in one pass
+            mean, log_variance = self.posterior(given.repeat(2, 1), u.repeat(2, 1), torch.cat([seen, torch.zeros_like(seen)]))
+            posterior, unseen = zip(mean.chunk(2), log_variance.chunk(2), strict=True)
+        return Look(u, z0, embedding, seen, posterior, reparametrise(*posterior, generator), unseen)
 
     def misfit(self, output: Tensor, images: Tensor) -> Tensor:
         """-log p(x | output), a mean over the batch."""
@@ -209,33 +210,36 @@ class CMCL(CrossModalQueries):
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Eq. 14: -L1 - L2 + L_DAG - L_CR."""
         settings, seen = self.settings, self.look(batch["images"], batch["labels"], generator)
-        embedding = self.embedding_terms(batch, seen)
+        layers = self.networks.layers()
+        graph = self.graph_terms(seen, batch["labels"], generator, layers)  # first: what follows goes by this batch's centre and spread
+        acted = self.counterfactual_rows(seen, generator, layers.detach()) if settings.contrast else None
+        pictures = self.generator_of(seen.z if acted is None else acted.z)
+        output = pictures if acted is None else pictures.chunk(2)[1]
+        embedding = self.embedding_terms(batch, seen, None if settings.causal_module else output)
         if not settings.causal_module:
             embedding["reconstruction"] = embedding["embedding_reconstruction"]
-        causal, output = self.causal_terms(batch, seen) if settings.causal_module else ({}, self.embedding_decoder(seen.z0))
-        graph = self.graph_terms(seen, batch["labels"], generator)
-        contrast = self.contrast_terms(seen, output, generator) if settings.contrast else {}
+        causal = self.causal_terms(batch, seen, output) if settings.causal_module else {}
+        contrast = {} if acted is None else self.contrast_terms(seen, acted, pictures, generator)
         parts = (
             (settings.embedding_weight, embedding),
             (settings.causal_weight, causal),
             (settings.graph_weight, graph),
             (settings.contrast_weight, contrast),
         )
-        total = sum((weight * terms.pop("loss") for weight, terms in parts if terms), torch.zeros((), device=output.device))
-        return {"loss": total, **embedding, **causal, **graph, **contrast}
+        total = [terms.pop("loss") if weight == 1 else weight * terms.pop("loss") for weight, terms in parts if terms]
+        return {"loss": torch.stack(total).sum(), **embedding, **causal, **graph, **contrast}
 
-    def embedding_terms(self, batch: Batch, seen: Look) -> Terms:
-        """-L1, Eq. 6 with KL(q || p) outside the expectation."""
-        reconstruction = self.misfit(self.embedding_decoder(seen.z0), batch["images"])
+    def embedding_terms(self, batch: Batch, seen: Look, output: Tensor | None = None) -> Terms:
+        """-L1, Eq. 6 with KL(q || p) outside the expectation; `output` (B, C, H, W), where the picture of z0 is there already."""
+        reconstruction = self.misfit(self.embedding_decoder(seen.z0) if output is None else output, batch["images"])
         kl = kl_standard_normal(*seen.embedding).mean()
         return {"loss": reconstruction + self.warm_up(batch) * kl, "embedding_reconstruction": reconstruction, "embedding_kl": kl}
 
-    def causal_terms(self, batch: Batch, seen: Look) -> tuple[Terms, Tensor]:
-        """-L2, Eq. 19 with the KL outside the logarithm, and the logits of the picture (B, C, H, W)."""
-        output = self.decoder(seen.z)
-        reconstruction = self.misfit(output, batch["images"])
+    def causal_terms(self, batch: Batch, seen: Look, output: Tensor | None = None) -> Terms:
+        """-L2, Eq. 19 with the KL outside the logarithm; `output` (B, C, H, W), where the picture of z is there already."""
+        reconstruction = self.misfit(self.decoder(seen.z) if output is None else output, batch["images"])
         kl = kl_diagonal(*seen.posterior, *self.prior(seen.u)).mean()
-        return {"loss": reconstruction + self.causal_kl_weight(batch) * kl, "reconstruction": reconstruction, "kl": kl}, output
+        return {"loss": reconstruction + self.causal_kl_weight(batch) * kl, "reconstruction": reconstruction, "kl": kl}
 
     def causal_kl_weight(self, batch: Batch) -> Tensor | float:
         """Of module 2's KL: with annealing it falls geometrically to 1, from where no latent is worth its nats.
@@ -251,55 +255,59 @@ class CMCL(CrossModalQueries):
     def warm_up(self, batch: Batch) -> Tensor | float:
         return (batch["step"] / self.warm_up_steps.clamp(min=1.0)).clamp(max=1.0) if self.settings.warm_up else 1.0
 
-    def graph_terms(self, seen: Look, labels: Tensor, generator: torch.Generator | None, view: Tensor | None = None) -> Terms:
-        """L_DAG, Eq. 10 over standardised nodes, with h(W) under its augmented Lagrangian: alpha h + rho / 2 h^2; `view` (B, m) for other latents."""
+    def graph_terms(self, seen: Look, labels: Tensor, generator: torch.Generator | None, layers: Layers | None = None) -> Terms:
+        """L_DAG, Eq. 10 over standardised nodes, with h(W) under its augmented Lagrangian: alpha h + rho / 2 h^2."""
         settings, networks = self.settings, self.networks
-        z = self.standardiser(self.graph_view(seen, generator) if view is None else view)
-        outputs = networks(torch.cat([z, seen.u], dim=1))
-        fit = networks.misfit(outputs, torch.cat([z, self.targets(labels)], dim=1), settings.graph_loss).mean()
-        cycles, sparsity = networks.cycles(), networks.sparsity()
-        constraint = self.multiplier * cycles + 0.5 * self.penalty * cycles.square()
-        loss = fit + settings.sparsity * sparsity + settings.decay * networks.decay() + constraint
+        layers = layers or networks.layers()
+        z = self.standardiser(self.graph_view(seen, generator))
+        inputs = torch.cat([z, seen.u], dim=1)
+        targets = torch.cat([z, self.targets(labels)], dim=1) if networks.mixed else inputs
+        fit = networks.misfit(networks(inputs, None, layers), targets, settings.graph_loss).mean()
+        cycles, sparsity = networks.cycles(layers), networks.sparsity(layers)
+        constraint = (self.multiplier + 0.5 * self.penalty * cycles) * cycles
+        loss = fit + settings.sparsity * sparsity + settings.decay * networks.decay(layers) + constraint
         return {"loss": loss, "fit": fit, "sparsity": sparsity, "cycles": cycles}
 
     def graph_view(self, seen: Look, generator: torch.Generator | None) -> Tensor:
         """The latents (B, m) whose causes are learned: read off the image without u wherever q can do without, so that an edge is never a copy."""
-        settings, posterior = self.settings, seen.posterior
-        if settings.causal_module and settings.label_dropout > 0:
-            posterior = self.posterior(seen.z0.detach() if settings.detach_z0 else seen.z0)
-        z = posterior[0] if settings.graph_sees == "mean" else reparametrise(*posterior, generator)
-        return z.detach() + self.shaping * (z - z.detach())  # a gradient once it is time for it
+        z = seen.unseen[0] if self.settings.graph_sees == "mean" else reparametrise(*seen.unseen, generator)
+        return torch.lerp(z.detach(), z, self.shaping)  # a gradient once it is time for it
 
-    def contrast_terms(self, seen: Look, output: Tensor, generator: torch.Generator | None) -> Terms:
+    @property
+    def causes_and_effects(self) -> Tensor:
+        """(2, d) of 0 and 1: the columns of Omega+, that cause a latent, and of Omega-, that are caused by one."""
+        m = self.settings.latents
+        return torch.stack([self.edges[m:, :m].amax(1), self.edges[:m, m:].amax(0)])
+
+    def counterfactual_rows(self, seen: Look, generator: torch.Generator | None, layers: Layers | None = None) -> Acted:
+        """Another value for a cause of each row, u' and z' = f(u') + z - f(u), and for an effect of it, u'' and z."""
+        u = self.replace_column(seen.u.repeat(2, 1), self.causes_and_effects.repeat_interleave(len(seen.u), 0), generator)
+        return Acted(u, torch.cat([self.moved(seen.z, seen.u, u.chunk(2)[0], layers), seen.z]))
+
+    def contrast_terms(self, seen: Look, acted: Acted, pictures: Tensor, generator: torch.Generator | None) -> Terms:
         """-L_CR, Eq. 13 as a cross-entropy: D tells pictures of do(u_i), u_i a cause, from those of do(u_n), u_n an effect, by their latents.
 
-        0 until there are edges of both kinds, and before its share of training has passed.
+        0 until there are edges of both kinds, and before its share of training has passed. `pictures` (2 B, C, H, W) are logits of `acted`.
         """
-        settings, m = self.settings, self.settings.latents
-        causes, effects = self.edges[m:, :m].amax(1), self.edges[:m, m:].amax(0)  # (d,) Omega+ and Omega-
-        after_cause = self.replace_column(seen.u, causes, generator)  # u'
-        after_effect = self.replace_column(seen.u, effects, generator)  # u''
-        pictures = torch.cat([self.generator_of(self.moved(seen.z, seen.u, after_cause)), output])
-        u, shown = torch.cat([after_cause, after_effect]), seen.seen.repeat(2, 1)
         posterior = self.embed(torch.sigmoid(pictures))
-        if settings.causal_module:
-            posterior = self.posterior(reparametrise(*posterior, generator), u, shown)
+        if self.settings.causal_module:
+            posterior = self.posterior(reparametrise(*posterior, generator), acted.u, seen.seen.repeat(2, 1))
         z = reparametrise(*posterior, generator)
         assert self.classifier is not None
-        logits = self.classifier(z - seen.z.repeat(2, 1) if settings.contrast_input == "delta" else z)[:, 0]
-        found = functional.softplus(-logits[: len(seen.u)]).mean() + functional.softplus(logits[len(seen.u) :]).mean()
-        contrast = self.contrast_on * causes.amax() * effects.amax() * found
+        logits = self.classifier(z - seen.z.repeat(2, 1) if self.settings.contrast_input == "delta" else z).view(2, -1)
+        found = functional.softplus(logits * self.sides).mean(1).sum()
+        contrast = self.contrast_on * self.causes_and_effects.amax(1).prod() * found
         return {"loss": contrast, "contrast": contrast.clone()}
 
     def replace_column(self, u: Tensor, among: Tensor, generator: torch.Generator | None) -> Tensor:
-        """u (B, P) with one column, drawn for each sample from `among` (d,) of 0 and 1, taken from another sample where it has another value."""
+        """u (B, P) with one column of each row, drawn from `among` (B, d) or (d,) of 0 and 1, taken from another row where it has another value."""
         return exchange_column(u, among, self.owner, generator)
 
-    def moved(self, z: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    def moved(self, z: Tensor, before: Tensor, after: Tensor, layers: Layers | None = None) -> Tensor:
         """Latents (B, m) had u been `after` and not `before` (B, P): z_j + f_j(u') - f_j(u), each sample's residual kept."""
         m = self.settings.latents
-        standardised = (z - self.centre) / self.spread
-        factual, acted = (self.networks(torch.cat([standardised, u], dim=1), self.edges)[:m, :, 0].T for u in (before, after))
+        nodes = torch.cat([((z - self.centre) / self.spread).repeat(2, 1), torch.cat([before, after])], dim=1)
+        factual, acted = self.networks(nodes, self.edges, layers)[:m, :, 0].T.chunk(2)
         return z + self.spread * (acted - factual)
 
     def generator_of(self, z: Tensor) -> Tensor:
@@ -308,16 +316,14 @@ class CMCL(CrossModalQueries):
 
     # ---- training ---------------------------------------------------------------------------------------------------
     def phases(self) -> list[Phase]:
-        """Everything together, the DAG's own networks in a step of their own; or (alternating) Algorithm 1, four steps on each batch."""
+        """Everything together, the DAG's own networks at a rate of their own; or (alternating) Algorithm 1, four steps on each batch."""
         settings = self.settings
         rate: dict[str, Any] = {"learning_rate": settings.learning_rate, "clip": settings.clip}
         graph_rate: dict[str, Any] = {"learning_rate": settings.graph_rate, "clip": settings.clip}
         shaped, made = ("encoder.", "posterior_nets."), ("prior_nets.", "decoder.", "pairing_logits")
         if settings.schedule == "joint":
-            players = [
-                Player(self.loss, (*shaped, *made, "embedding_decoder.", "classifier."), **rate),
-                Player(self.mechanism_loss, ("networks.",), "graph", **graph_rate),
-            ]
+            parts = (*shaped, *made, "embedding_decoder.", "classifier.", "networks.")
+            players = [Player(self.loss, parts, own_rates=(("networks.", settings.graph_rate),), **rate)]
         else:
             players = [Player(self.embedding_loss, ("encoder.", "embedding_decoder."), "embedding", **rate)]
             players += [Player(self.causal_loss, (*shaped, *made), "causal", **rate)] if settings.causal_module else []
@@ -341,23 +347,17 @@ class CMCL(CrossModalQueries):
 
     def causal_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Step (b): L2, where the paper prints (a) again."""
-        return self.causal_terms(batch, self.look(batch["images"], batch["labels"], generator))[0]
+        return self.causal_terms(batch, self.look(batch["images"], batch["labels"], generator))
 
     def graph_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Step (c): L_DAG."""
         return self.graph_terms(self.look(batch["images"], batch["labels"], generator), batch["labels"], generator)
 
-    def mechanism_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """L_DAG of the DAG's own networks alone: the latents are given, so that no gradient goes to the encoders."""
-        with torch.no_grad():
-            seen = self.look(batch["images"], batch["labels"], generator)
-            z = self.graph_view(seen, generator)
-        return self.graph_terms(seen, batch["labels"], generator, z)
-
     def contrast_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Step (d): -L_CR."""
         seen = self.look(batch["images"], batch["labels"], generator)
-        return self.contrast_terms(seen, self.generator_of(seen.z), generator)
+        acted = self.counterfactual_rows(seen, generator)
+        return self.contrast_terms(seen, acted, self.generator_of(acted.z), generator)
 
     def check(self, data: Dataset) -> None:
         refuse_collinear(data.train.labels.double().cpu().numpy(), self.spec.names, [v.kind for v in self.spec.variables])

@@ -37,12 +37,17 @@ class CrossModalQueries(Model):
     pairing_logits: Tensor | None
     columns: list[int]
     pairs: Tensor
+    fixed_pairing: Tensor
+    is_paired: Tensor
+    sides: Tensor
     owner: Tensor
     own_centre: Tensor
     own_scale: Tensor
     is_binary: Tensor
     table_mean: Tensor
     table_scale: Tensor
+    table_centre: Tensor
+    table_unit: Tensor
     edges: Tensor
     influence: Tensor
     margins: Tensor

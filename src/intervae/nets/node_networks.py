@@ -8,7 +8,7 @@ Shapes: B samples, p nodes, P input columns (a categorical node has one for each
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,18 @@ from intervae.causal.acyclicity import trace_exponential_of_squares
 from intervae.nets.per_node import PerNode, UnitActivation
 
 DagLoss = Literal["nll", "mse"]
+
+
+class Layers(NamedTuple):
+    """The weights of f_1 ... f_p as they are used, worked out once for all that needs them."""
+
+    first: Tensor  # A^(1) (p, P, hidden), with a frozen 0 wherever no edge may be
+    later: list[Tensor]  # (p, in, out) each, within their limit
+    squares: Tensor  # W∘W (p, p)
+    later_squares: Tensor  # (p, layers), squared norms of the later ones before the limit
+
+    def detach(self) -> Layers:
+        return Layers(self.first.detach(), [weight.detach() for weight in self.later], self.squares.detach(), self.later_squares.detach())
 
 
 class NodeNetworks(nn.Module):
@@ -35,6 +47,7 @@ class NodeNetworks(nn.Module):
 
     owner: Tensor
     allowed: Tensor
+    may: Tensor
     is_continuous: Tensor
     is_categorical: Tensor
     has_output: Tensor
@@ -58,44 +71,45 @@ class NodeNetworks(nn.Module):
         self.register_buffer("is_continuous", torch.tensor([kind == "continuous" for kind in kinds]))
         self.register_buffer("is_categorical", torch.tensor([kind == "categorical" for kind in kinds]))
         self.register_buffer("has_output", torch.arange(widest) < torch.tensor([[c] for c in columns]))  # (p, K), of the categorical nodes
+        self.single = all(c == 1 for c in columns)  # then columns are nodes
+        self.register_buffer("may", self.spread(self.allowed), persistent=False)  # (p, P, 1)
         self.mixed = any(kind != "continuous" for kind in kinds)
 
     # ---- the graph --------------------------------------------------------------------------------------------------
-    @property
-    def first(self) -> Tensor:
-        """A^(1) (p, P, hidden), with a frozen 0 wherever no edge may be."""
-        return self.networks.layer_weights[0] * self.spread(self.allowed)
+    def layers(self) -> Layers:
+        """[k, j] of `squares` is the sum of the squares of what f_j's first layer has to do with node k."""
+        first = self.networks.layer_weights[0] * self.may
+        squares = first.square().sum(-1).T  # (P, p)
+        later, later_squares = self.networks.bounded()
+        return Layers(first, later, squares if self.single else self.owner.T @ squares, later_squares)
 
     def spread(self, edges: Tensor) -> Tensor:
         """Edges [k, j] (p, p) to a mask of the first layers, (p, P, 1)."""
-        return (self.owner @ edges).T[..., None]
-
-    @property
-    def squares(self) -> Tensor:
-        """W∘W (p, p): [k, j] is the sum of the squares of what f_j's first layer has to do with node k."""
-        return self.owner.T @ self.first.square().sum(-1).T
+        return (edges if self.single else self.owner @ edges).T[..., None]
 
     @property
     def strengths(self) -> Tensor:
         """W (p, p), without a gradient."""
-        return self.squares.detach().sqrt()
+        return self.layers().squares.detach().sqrt()
 
-    def cycles(self) -> Tensor:
+    def cycles(self, layers: Layers | None = None) -> Tensor:
         """h(W) = tr exp(W∘W) - p."""
-        return trace_exponential_of_squares(self.squares)
+        return trace_exponential_of_squares((layers or self.layers()).squares)
 
-    def sparsity(self) -> Tensor:
+    def sparsity(self, layers: Layers | None = None) -> Tensor:
         """sum_j |A_j^(1)|_1."""
-        return self.first.abs().sum()
+        return (layers or self.layers()).first.abs().sum()
 
-    def decay(self) -> Tensor:
+    def decay(self, layers: Layers | None = None) -> Tensor:
         """Half the sum of all squared weights, biases left out."""
-        return 0.5 * sum((w.square().sum() for w in list(self.networks.layer_weights)[1:]), self.first.square().sum())
+        layers = layers or self.layers()
+        return 0.5 * (layers.squares.sum() + layers.later_squares.sum())
 
     # ---- the mechanisms ---------------------------------------------------------------------------------------------
-    def forward(self, inputs: Tensor, edges: Tensor | None = None) -> Tensor:
+    def forward(self, inputs: Tensor, edges: Tensor | None = None, layers: Layers | None = None) -> Tensor:
         """Standardised columns (B, P) to outputs (p, B, K): a value, a logit, or one logit for each category; `edges` (p, p) keeps some parents."""
-        return self.networks(inputs, self.first if edges is None else self.first * self.spread(edges))
+        layers = layers or self.layers()
+        return self.networks(inputs, layers.first if edges is None else layers.first * self.spread(edges), layers.later)
 
     @torch.no_grad()
     def influence(self, inputs: Tensor) -> Tensor:
@@ -125,7 +139,8 @@ class NodeNetworks(nn.Module):
         with torch.enable_grad():
             for _ in range(steps):
                 optimiser.zero_grad()
-                found = self.misfit(self(inputs, edges), targets, loss).mean() + decay * self.decay()
+                layers = self.layers()
+                found = self.misfit(self(inputs, edges, layers), targets, loss).mean() + decay * self.decay(layers)
                 found.backward()
                 optimiser.step()
         self.zero_grad()
@@ -139,7 +154,7 @@ class NodeNetworks(nn.Module):
             loss: of a continuous node, "nll" 1/2 ((v - f)^2 / s^2 + log s^2) or "mse" 1/2 (v - f)^2; binary and categorical nodes have their
                 cross-entropy.
         """
-        first_column = targets @ self._first_columns  # (B, p)
+        first_column = targets if self.single else targets @ self._first_columns  # (B, p)
         value = outputs[..., 0].T  # (B, p)
         squared = 0.5 * (first_column - value).square()
         if loss == "nll":

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from intervae.nets.images import base_size, check_sizes, halvings
 
+FIRST_LOGITS = 0.1  # about the spread of a decoder's first pictures: even grey, so that the first steps are not spent on unlearning them
 SILU_KEEPS = 0.356  # E silu(x)^2 of x ~ N(0, 1)
 
 
@@ -62,6 +63,8 @@ class PairDecoder(nn.Module):
             layers += [nn.Conv2d(after, after, 3, padding=1), nn.SiLU()]
         self.layers = nn.Sequential(*layers, nn.Conv2d(channels[-1], colours, 1))
         keep_spread(self.layers[:-1])
+        nn.init.normal_(self.layers[-1].weight, std=FIRST_LOGITS * channels[-1] ** -0.5)  # type: ignore[arg-type]
+        nn.init.zeros_(self.layers[-1].bias)  # type: ignore[arg-type]
 
     def forward(self, latents: Tensor) -> Tensor:
         return self.layers(latents)[..., : self.height, : self.width]
