@@ -2,7 +2,8 @@
 al. 2017).
 
 Shapes: B images; the encoder makes a grid (H, W) of D features, one place for each patch (8 x 8 places of a 64 x 64 picture), each cut in K parts of
-d = D / K dims, one for each codebook of S codes. The latents are the n = K H W code vectors (B, n, d). Reduction: sum over pixels and latents, mean over the batch.
+d = D / K dims, one for each codebook of S codes. The latents are the n = K H W code vectors (B, n, d). Reduction: sum over pixels and latents, mean
+over the batch.
 """
 
 from __future__ import annotations
