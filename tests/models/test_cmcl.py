@@ -292,6 +292,22 @@ def test_the_graph_is_what_explains_enough_and_has_no_cycle() -> None:
     assert [(a, b, round(w, 3)) for a, b, w in model.graph.edges] == [("z2", "c", 0.4), ("a", "z0", 0.6)]
 
 
+def test_a_latent_that_no_picture_shows_has_no_edge() -> None:
+    """It may follow a column closely: what is left of it when the decoder does not use it comes from u."""
+    data, model = mixed(400), make(network="mlp")
+    part, rng = data.train, torch.Generator().manual_seed(0)
+    z = torch.randn(len(part), M, generator=rng)
+    z[:, 1] = torch.tanh(data.variables[0].normalise(part.labels[:, 0])) * 3 + z[:, 1]  # follows a
+    z[:, 2] = part.labels[:, 1] * 3 + z[:, 2]  # follows b
+    model.decide(z, part)
+    assert {edge[:2] for edge in model.graph.edges} >= {("a", "z1"), ("b", "z2")}
+    with torch.no_grad():
+        next(iter(model.decoder.parameters()))[:, 1:3] = 0
+    model.decide(z, part)
+    assert not model.influence[:, 1:3].any()
+    assert not model.influence[1:3].any()
+
+
 # ---- the contrast ---------------------------------------------------------------------------------------------------
 def test_the_contrast_is_a_cross_entropy_with_label_1_for_causal_counterfactuals() -> None:
     """Eq. 13, which prints D and 1 - D without logarithms."""

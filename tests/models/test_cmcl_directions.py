@@ -8,7 +8,7 @@ import torch
 from scipy.stats import norm
 
 from intervae.data.simulators import CrossModal
-from intervae.models.cmcl_directions import best_scale, decide, explained, margin, normal_scores, splines
+from intervae.models.cmcl_directions import best_scale, decide, explained, margin, margin_of_scale, normal_scores, splines
 from intervae.nets.node_networks import NodeNetworks
 
 ROWS = 1000
@@ -105,6 +105,36 @@ def test_pairs_are_found_one_to_one_or_as_many_as_there_are() -> None:
     assert {tuple(pair) for pair in np.argwhere(many.margins)} == {(0, 1), (0, 2), (1, 0)}
     strict = decide(latents, columns, threshold=0.7, one_each=False)
     assert {tuple(pair) for pair in np.argwhere(strict.margins)} == {(0, 1), (1, 0)}
+
+
+def test_columns_of_categories_join_the_matching_and_have_no_margin() -> None:
+    """The disease goes with the latent that tells it best and with no other; a code of three values that are in no order with another."""
+    rng = np.random.default_rng(10)
+    disease, code = rng.integers(0, 2, ROWS), rng.integers(0, 3, ROWS)
+    cause, effect = bent(rng)
+    latents = np.stack([effect, np.array([1.0, 3.0, -1.0])[code], 2.0 * disease, 2.0 * disease, np.zeros(ROWS)], axis=1)
+    latents += np.array([0.0, 1, 1, 2, 1]) * rng.normal(size=(ROWS, 5))
+    columns, kinds = np.stack([disease, cause, code], axis=1), ("binary", "continuous", "categorical")
+    one = decide(latents, columns, threshold=0.2, one_each=True, kinds=kinds)
+    assert np.argwhere(one.causes).tolist() == [[0, 2], [1, 0], [2, 1]]
+    assert not one.effects.any()
+    assert np.argwhere(one.margins).tolist() == [[1, 0]]
+    assert one.causes[0, 2] == pytest.approx(2**-0.5, abs=0.04)
+    many = decide(latents, columns, threshold=0.2, one_each=False, kinds=kinds)
+    assert {tuple(pair) for pair in np.argwhere(many.causes + many.effects.T)} == {(0, 2), (0, 3), (1, 0), (2, 1)}
+
+
+def test_the_direction_of_a_binary_column_is_that_of_the_latents_own_scale_and_turns_with_it() -> None:
+    """Right where the scale is the one on which noise is Gaussian, and the other way round on another: so its margin is 0."""
+    rng = np.random.default_rng(11)
+    for _ in range(5):
+        coin, free = rng.integers(0, 2, ROWS).astype(float), rng.normal(size=ROWS)
+        caused, logits = 3 * coin + rng.normal(size=ROWS), 4 * free
+        effect = (rng.uniform(size=ROWS) < 1 / (1 + np.exp(-logits))).astype(float)
+        assert margin_of_scale(coin, caused) > 2
+        assert margin_of_scale(effect, free) < -2
+        assert margin_of_scale(coin, np.sinh(caused)) < -2
+        assert margin_of_scale(effect, np.tanh(free / 2)) > 2
 
 
 def test_too_little_data_and_constants_have_no_edges() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -24,6 +25,7 @@ from intervae.models.cmcl_directions import decide
 from intervae.models.cmcl_queries import LABEL_BANK, CrossModalQueries
 from intervae.models.cmcl_rows import Acted, Look, bounded, exchange_column, largest_variance
 from intervae.models.cmcl_settings import CMCLSettings
+from intervae.models.heat_maps import shown
 from intervae.models.ivae import as_inputs, inputs_of
 from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.images import build_decoder, build_encoder, dense_layers
@@ -35,6 +37,7 @@ from intervae.nets.per_node import PerNode
 
 MOST_CATEGORIES = 50  # of a column: what is seen once or twice cannot be learned
 BERNOULLI_NOISE = 0.5  # as which a Bernoulli likelihood sees a grey pixel
+FAINTEST = 0.01  # of the squared change of pixels that the most visible latent makes, below which one has no edges
 FASTER_FALL = 0.25  # of the cycles in an epoch, short of which their penalty grows tenfold
 
 
@@ -413,29 +416,29 @@ class CMCL(CrossModalQueries):
         self.influence.copy_(self.networks.influence(inputs))
         if settings.direction == "networks":
             return
-        self.decide(z, part.labels)
+        self.decide(z, part)
         self.edges.copy_(self.graph_mask)
         if settings.refit_steps and self.edges.any():
             targets = torch.cat([standardised, self.targets(part.labels)], dim=1)
             fit: dict[str, Any] = {"steps": settings.refit_steps, "rate": settings.graph_rate, "decay": settings.decay, "loss": settings.graph_loss}
             self.networks.refit(inputs, targets, self.edges, seed=seed, **fit)
 
-    def decide(self, z: Tensor, labels: Tensor) -> None:
-        """Edges between latents (N, m) and the continuous ones of the columns (N, d) by the likelihood of both directions, into `influence`."""
-        m = self.settings.latents
-        places = [i for i, variable in enumerate(self.spec.variables) if variable.kind == "continuous"]
-        if not places:
-            return
-        found = decide(
-            z.double().cpu().numpy(),
-            labels[:, places].double().cpu().numpy(),
+    def decide(self, z: Tensor, part: Split) -> None:
+        """Edges between latents (N, m) that pictures show and the columns of these rows, by the likelihood of both directions, into `influence`.
+
+        What is left of a latent that the decoder does not use may follow a column closely, but acting on it would change no picture.
+        """
+        m, found = self.settings.latents, shown(self, part, FAINTEST)
+        decision = decide(
+            np.where(found, z.double().cpu().numpy(), 0.0),
+            part.labels.double().cpu().numpy(),
             threshold=self.settings.edge_threshold,
             one_each=self.settings.one_each,
+            kinds=[variable.kind for variable in self.spec.variables],
         )
-        columns = torch.tensor(places, device=self.influence.device) + m
-        self.influence[columns, :m] = torch.as_tensor(found.causes).to(self.influence)
-        self.influence[:m, columns] = torch.as_tensor(found.effects).to(self.influence)
-        self.margins[columns - m] = torch.as_tensor(found.margins).to(self.margins)
+        self.influence[m:, :m] = torch.as_tensor(decision.causes).to(self.influence)
+        self.influence[:m, m:] = torch.as_tensor(decision.effects).to(self.influence)
+        self.margins.copy_(torch.as_tensor(decision.margins))
 
     def state_to_log(self) -> dict[str, Any]:
         state = {"cycles": float(self.networks.cycles().detach()), "multiplier": float(self.multiplier), "penalty": float(self.penalty)}

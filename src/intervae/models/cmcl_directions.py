@@ -7,11 +7,14 @@ and noises e that are Gaussian and independent of the cause:
     latent -> column    S(z) is N(0, 1);              u = f(S(z)) + e
 
 A column that is an effect has noise of the same size wherever it is seen from; one that is a cause, of a bent f, has not.
+A binary or categorical column tells nothing of that kind: whatever its joint distribution with the ranks of a latent, P(u | S(z)) can be it, so that
+latent -> column always fits. There the latent's own scale, which is the model's choice, has to break the tie, and the margin is 0.
 Shapes: N rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +23,9 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import ndtri
 from scipy.stats import rankdata
 from torch import Tensor
+
+from intervae.discovery.additive import Regressions
+from intervae.discovery.design import one_hot
 
 FUNCTION_KNOTS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)  # quantiles of a cause between which f is cubic; straight beyond
 SLOPE_KNOTS = (0.005, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 0.995)  # quantiles between which log S' is straight; constant beyond
@@ -35,38 +41,52 @@ class Decision(NamedTuple):
 
     causes: np.ndarray  # (d, m) the strength of column -> latent: root of the share of its variance that the better explained of the two owes
     effects: np.ndarray  # (m, d) the strength of latent -> column; 0 where there is no edge
-    margins: np.ndarray  # (d, m) nats for column -> latent, negative for latent -> column, 0 where there is no edge
+    margins: np.ndarray  # (d, m) nats for column -> latent, negative for latent -> column, 0 where there is no edge and for columns of categories
 
 
-def decide(latents: np.ndarray, columns: np.ndarray, *, threshold: float, one_each: bool) -> Decision:
-    """Which latents (N, m) and continuous columns (N, d) belong together, and which of the two is the cause.
+def decide(latents: np.ndarray, columns: np.ndarray, *, threshold: float, one_each: bool, kinds: Sequence[str] | None = None) -> Decision:
+    """Which latents (N, m) and columns (N, d) belong together, and which of the two is the cause.
 
     Arguments:
         threshold: root of the share of the variance that one of them must explain of the other.
         one_each: whether a node has one edge at most; if so, they are the one-to-one matching of the largest likelihood.
+        kinds: (d,) continuous, binary or categorical; all continuous by default.
     """
     m, d = latents.shape[1], columns.shape[1]
-    down, up, margins = np.zeros((d, m)), np.zeros((d, m)), np.zeros((d, m))
+    counted = [kind != "continuous" for kind in kinds or ["continuous"] * d]
+    share, gain, margins = np.zeros((d, m)), np.full((d, m), -np.inf), np.zeros((d, m))
     rising = [i for i in range(d) if np.ptp(columns[:, i]) > 0]
     moving = [j for j in range(m) if np.ptp(latents[:, j]) > 0]
     if len(latents) < FEWEST or not rising or not moving:
-        return Decision(down, up.T, margins)
-    u, z = columns[:, rising], np.stack([normal_scores(latents[:, j]) for j in moving], axis=1)
-    by_column = [explained(z, column) for column in u.T]
-    by_latent = [explained(u, latent) for latent in z.T]
-    down[np.ix_(rising, moving)] = [share for share, _ in by_column]
-    up[np.ix_(rising, moving)] = np.stack([share for share, _ in by_latent], axis=1)
-    gain = np.full((d, m), -np.inf)
-    gain[np.ix_(rising, moving)] = np.maximum(np.stack([g for _, g in by_column]), np.stack([g for _, g in by_latent], axis=1))
-    linked = (gain > 0) & (np.maximum(down, up) >= threshold**2)
+        return Decision(share, share.T.copy(), margins)
+    z = np.stack([normal_scores(latents[:, j]) for j in moving], axis=1)
+    for i in rising:
+        share[i, moving], gain[i, moving] = explained(z, columns[:, i], counted[i])
+    u = [i for i in rising if not counted[i]]
+    for j, latent in zip(moving, z.T, strict=True):
+        back = explained(columns[:, u], latent)
+        share[u, j], gain[u, j] = np.maximum(share[u, j], back[0]), np.maximum(gain[u, j], back[1])
+    linked = (gain > 0) & (share >= threshold**2)
     if one_each:
         matched = np.zeros_like(linked)
         matched[linear_sum_assignment(np.where(linked, gain, 0.0), maximize=True)] = True
         linked &= matched
+    down = np.zeros((d, m), dtype=bool)
     for i, j in zip(*np.nonzero(linked), strict=True):
-        margins[i, j] = margin(columns[:, i], latents[:, j])
-    strength = np.sqrt(np.maximum(down, up))
-    return Decision(strength * (linked & (margins > 0)), (strength * (linked & (margins <= 0))).T, margins)
+        if not counted[i]:
+            margins[i, j] = margin(columns[:, i], latents[:, j])
+        down[i, j] = (margin_of_scale(columns[:, i], latents[:, j]) if counted[i] else margins[i, j]) > 0
+    strength = np.sqrt(share)
+    return Decision(strength * (linked & down), (strength * (linked & ~down)).T, margins)
+
+
+def margin_of_scale(column: np.ndarray, latent: np.ndarray) -> float:
+    """Nats for column -> latent of a column of categories, (N,) and (N,), as far as the latent's own scale tells.
+
+    It is Gaussian around a mean for each category, or Gaussian in all and the column's logits a curve of it.
+    """
+    table = Regressions(np.stack([latent, column], axis=1), ("latent", "column"), ("continuous", "categorical"))
+    return table.fit([1], 0).gain - table.fit([0], 1).gain
 
 
 def margin(column: np.ndarray, latent: np.ndarray) -> float:
@@ -86,13 +106,13 @@ def margin(column: np.ndarray, latent: np.ndarray) -> float:
     return float(caused - causing)
 
 
-def explained(effects: np.ndarray, cause: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What a smooth function of a cause (N,) explains of each effect (N, t).
+def explained(effects: np.ndarray, cause: np.ndarray, counted: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """What a smooth function of a cause (N,) explains of each effect (N, t), or, where the cause is `counted`, a mean for each of its categories.
 
     Returns:
         (t,) share of its variance, corrected for the function's parameters, and (t,) the gain in nats less their price (BIC).
     """
-    basis = splines((cause - cause.mean()) / cause.std())
+    basis = one_hot("", cause) if counted else splines((cause - cause.mean()) / cause.std())
     rows, parameters = basis.shape
     left = remainder(basis, effects).var(axis=0) / effects.var(axis=0)
     gain = -0.5 * rows * np.log(np.maximum(left, 1e-300)) - 0.5 * (parameters - 1) * np.log(rows)

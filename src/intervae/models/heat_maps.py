@@ -137,15 +137,15 @@ def link(model: Model, data: Dataset, column: str) -> Link:
     return Link(column, names[best], edges.get(names[best], ""), float(associations[best]), sign)
 
 
-def shown(model: Model, split: Split) -> np.ndarray:
-    """(n,) which latents a picture shows: exchanged between pictures, they change it by LEAST_SHOWN or more of what the most visible one does."""
+def shown(model: Model, split: Split, least: float = LEAST_SHOWN) -> np.ndarray:
+    """(n,) which latents a picture shows: exchanged between pictures, they change it by `least` or more of what the most visible one does."""
     z = ask(model, "encode", split[torch.arange(min(len(split), EXCHANGED))]).to(model.device)
     before, changes = model.decode(z), []
     for i in range(z.shape[1]):
         other = z.clone()
         other[:, i] = z[:, i].roll(1, 0)
         changes.append(float((model.decode(other) - before).square().mean()))
-    return np.array(changes) >= LEAST_SHOWN * max(changes)
+    return np.array(changes) >= least * max(changes)
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:
