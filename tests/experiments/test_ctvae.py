@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from intervae.data import Neighbours, load_data
-from intervae.experiments.ctvae import CTVAE_TABLE1, TIMES, Actions, fit_predictor, others, repeated
+from intervae.experiments.ctvae import CTVAE_TABLE1, TIMES, Actions, Codes, fit_predictor, others, repeated
 
 SMALL = {"size": 16, "levels": [4, 3, 3, 2, 2, 3], "transitions": {"cyclic": ["floor_hue"], "draws": 1000}}
 
@@ -81,7 +81,7 @@ def test_a_small_job_gives_every_number_of_the_table(tmp_path):
     settings = {"codes": 16, "features": 16, "patch": 4, "filters": 8, "epochs": 1, "width": 16, "edge_width": 8, "transition_epochs": 1}
     job = Actions("shapes3d-like", "ct-vae", SMALL, settings, predictor_steps=5, predictor_channels=(8, 8))
     numbers = job.run(0, "cpu", tmp_path / "run")
-    assert set(CTVAE_TABLE1.shown) <= set(numbers)
+    assert set(CTVAE_TABLE1.shown) <= {*numbers, "codes_psnr", "codes_ssim", "code_usage", "code_perplexity"}
     assert set(CTVAE_TABLE1.columns) <= set(numbers)
     assert 0 <= numbers["action_accuracy"] <= numbers["factor_accuracy"] <= 1
     assert all(f"action_psnr|{times} times" in numbers for times in range(1, TIMES + 1))
@@ -89,8 +89,18 @@ def test_a_small_job_gives_every_number_of_the_table(tmp_path):
     assert {"action_accuracy", "majority_accuracy"} <= set(alike.run(0, "cpu", tmp_path / "alike"))
 
 
+def test_codebooks_alone_are_judged_by_what_they_keep(tmp_path):
+    settings = {"codebooks": 2, "codes": 16, "features": 16, "patch": 4, "filters": 16, "epochs": 1}
+    found = [Codes("shapes3d-like", "mcq-vae", SMALL, {**settings, "epochs": epochs}).run(0, "cpu", tmp_path / str(epochs)) for epochs in (1, 5)]
+    assert found[1]["codes_psnr"] > found[0]["codes_psnr"] > 5
+    assert found[1]["codes_ssim"] > found[0]["codes_ssim"]
+    assert all(0 < numbers["code_usage"] <= 1 <= numbers["code_perplexity"] <= 16 for numbers in found)
+
+
 def test_the_table_has_the_papers_four_data_sets_and_a_quick_form():
-    assert [job.data for job in CTVAE_TABLE1.jobs] == ["cars3d", "shapes3d-like", "sprites-frames", "dsprites", "celeba"]
+    papers = ["cars3d", "shapes3d-like", "sprites-frames", "dsprites"]
+    assert [job.data for job in CTVAE_TABLE1.jobs] == [*papers, "celeba", *papers]
+    assert [job.model for job in CTVAE_TABLE1.jobs] == ["ct-vae"] * 5 + ["mcq-vae"] * 4
     assert all(set(job.paper) == {"action_accuracy", "factor_accuracy"} for job in CTVAE_TABLE1.jobs[:4])
     assert len(CTVAE_TABLE1.jobs[4].options["attributes"].split(",")) == 10
     assert CTVAE_TABLE1.quick_form.seeds == 1
