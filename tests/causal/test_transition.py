@@ -171,6 +171,30 @@ def test_asking_about_all_actions_is_asking_about_each() -> None:
                 assert torch.allclose(found[:, action], expected[:, 0], atol=1e-4)
 
 
+def test_what_a_graph_costs_goes_by_rows_of_parents() -> None:
+    """Defect 2 in the regularisers: sums over all edges, and of each y_i whether it has a parent at all."""
+    made, x = layer(), codes()
+    found, graph = made.score(x, codes(1), None), made.graph(made.nodes(x), None)
+    chances = torch.sigmoid(graph.edge_logits.double())
+    assert torch.allclose(found.norm, graph.edges.sum((2, 3)))
+    assert torch.allclose(found.kl.double(), (chances * (2 * chances).log() + (1 - chances) * (2 - 2 * chances).log()).sum((2, 3)), rtol=1e-4)
+    by_row = -torch.log1p(-(1 - chances).prod(3)).sum(2)
+    assert torch.allclose(found.dependency.double(), by_row, rtol=1e-2, atol=1e-5)
+    lonely = torch.full((PLACES, PLACES), -6.0)
+    lonely[:, 0] = 6.0  # everybody has the parent 0, and only 0 has children
+    assert dependency_loss(lonely) < 0.1 < dependency_loss(lonely.T)
+
+
+def test_the_chances_of_edges_are_their_frequencies() -> None:
+    made, x = layer(), codes()[:2]
+    nodes, action = made.nodes(x), torch.tensor([1, NONE])
+    drawn = [made.graph(nodes, action, made.draw(2, generator(seed), x.device)) for seed in range(2000)]
+    edges, mask = (torch.stack([getattr(graph, name)[:, 0] for graph in drawn]).mean(0) for name in ("edges", "mask"))
+    chances = made.chances(nodes, action)
+    assert torch.allclose(chances.edges, edges, atol=0.05)
+    assert torch.allclose(chances.mask, mask, atol=0.05)
+
+
 # ---- likelihoods ----------------------------------------------------------------------------------------------------
 def test_the_likelihood_is_the_joint_one_of_all_codes() -> None:
     """Defect 7: a mean over the nodes made the probabilities of the actions nearly equal."""

@@ -150,3 +150,17 @@ def test_cpu_and_gpu_agree() -> None:
     found = made.to("cuda")(features.to("cuda"))
     assert torch.equal(found.indices.cpu(), expected.indices)
     assert torch.allclose(found.commitment.cpu(), expected.commitment, rtol=1e-3)
+
+
+def test_a_code_is_the_same_in_every_precision() -> None:
+    """Features far from 0 would cancel in |x|^2 - 2 x c + |c|^2, and under autocast the product is of 8 bits."""
+    generator = torch.Generator().manual_seed(0)
+    quantiser = Quantiser(2, 64, 16)
+    quantiser.codes.copy_(torch.randn(2, 64, 16, generator=generator) + 10)
+    features = torch.randn(4, 32, 3, 3, generator=generator) + 10
+    exact = torch.stack(
+        [torch.cdist(part, codes).argmin(1) for part, codes in zip(quantiser._by_codebook(features).double(), quantiser.codes.double(), strict=True)]
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        found = quantiser.indices(features)
+    assert torch.equal(found, quantiser._as_places(exact, 9))

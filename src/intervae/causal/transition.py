@@ -47,6 +47,13 @@ class Graph(NamedTuple):
     mask: Tensor  # (B, G, n)
 
 
+class Chances(NamedTuple):
+    """Probabilities of the edges and of the intervention mask of each picture."""
+
+    edges: Tensor  # (B, n, n)
+    mask: Tensor  # (B, n)
+
+
 class Score(NamedTuple):
     """What a batch of transitions costs under each of G actions."""
 
@@ -188,6 +195,12 @@ class CausalTransition(nn.Module):
         edges = bernoulli(edge_logits, None if draw is None else draw.edges[:, None], self.temperature)
         return Graph(edge_logits, edges, mask_logits, mask)
 
+    def chances(self, nodes: Tensor, action: Tensor) -> Chances:
+        """P(edge) = r P(edge under the action) + (1 - r) P(edge under none), r the probability that a variable is intervened on, by action (B,)."""
+        mask = self._mask_logits(nodes, action)[:, 0].sigmoid()  # (B, n)
+        without, under = (self._edge_logits(nodes, networks)[:, 0].sigmoid() for networks in (torch.zeros_like(action[:1]), action + 1))
+        return Chances(mask[..., None] * under + (1 - mask[..., None]) * without, mask)
+
     def _mask_logits(self, nodes: Tensor, action: Tensor | None) -> Tensor:
         """Log-odds that the action intervenes on each variable, R of Eq. 4, (B, G, n); no action never does."""
         if action is None:
@@ -298,7 +311,7 @@ def plain_norm(width: int) -> nn.LayerNorm:
 
 
 class FeedForward(nn.Module):
-    """x + W leaky(V norm(x))."""
+    """x + W silu(V norm(x))."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -101,7 +101,7 @@ class Train(Job):
         return load_model(folder, device), result.seconds
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=6)
 def _load(name: str, options: str) -> Dataset:
     return load_data(name, **json.loads(options))
 
@@ -127,7 +127,8 @@ class Experiment:
         columns: metrics of a first table that has one line for each job; without any, there is no such table.
         figure: draws NAME.png from a path and the rows, of which each has the job's `variant` and the `part` that it is about.
         pictures: names of figures/*.png in the run of the first job and seed that are copied to NAME-*.png and shown on the page.
-        gather: draws such pictures from the runs of the first seed instead, from variant -> run folder and the path NAME without a suffix.
+        gather: draws such pictures from the runs of the first seed instead, from variant -> run folder (job's key where
+            variants are alike) and the path NAME without a suffix.
         quick: jobs of a short form of the same thing, `--quick`, run with one seed and written as NAME-quick.
         runs: the folder of its runs, where not NAME: experiments that name the same one do the jobs that they share only once.
     """
@@ -249,7 +250,8 @@ def reproduce(
     }
     write_json(Path(results) / f"{experiment.name}.json", document)
     if experiment.gather is not None:
-        firsts = {job.variant: folder for (job, seed), folder in zip(todo, folders, strict=True) if seed == 0}
+        alike = len({job.variant for job in jobs}) < len(jobs)  # then a variant does not tell which job it is
+        firsts = {job.key if alike else job.variant: folder for (job, seed), folder in zip(todo, folders, strict=True) if seed == 0}
         experiment.gather(firsts, Path(results) / experiment.name)
     for name in experiment.pictures:
         made_picture = folders[0] / "figures" / f"{name}.png"

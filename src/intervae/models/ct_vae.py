@@ -1,7 +1,7 @@
 """CT-VAE (Gendron et al. 2023): codes of pictures, and a causal transition layer that says what an action makes of them and which action it was.
 
-First the codebooks are learned (MCQ-VAE), then every picture is encoded once and the transitions are learned on the code numbers alone, in three
-modes: standard (no action changes nothing, Eq. 6-8), action (Eq. 9) and causal (Eq. 10). The decoder is only asked for pictures.
+First the codebooks are learned (MCQ-VAE), then every picture is encoded and the transitions are learned on the code numbers alone, in three modes:
+standard (no action changes nothing, Eq. 6-8), action (Eq. 9) and causal (Eq. 10). Last, the decoder learns to paint what a transition expects.
 
 Shapes: B pairs, n code places, A actions. Reduction: sum over codes and edges, mean over the batch.
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -52,9 +53,9 @@ class CTVAESettings(MCQVAESettings):
     graph_samples: int = 0  # graphs that an answer averages over; 0 takes the most probable one
     transition_epochs: int = 40  # passes over the pairs of pictures
     transition_batch: int = 128  # pairs in a step
-    transition_rate: float = 2e-3  # learning rate of the transition layer
+    transition_rate: float = 5e-3  # learning rate of the transition layer
     weight_decay: float = 0.01  # of the transition layer
-    picture_epochs: int = 2  # passes over the pairs in which the decoder learns to paint what a transition expects; 0 leaves it as it is
+    picture_epochs: int = 2  # passes in which the decoder learns to paint what a transition expects; 0 where pairs differ in more than the action
     picture_rate: float = 5e-4  # its learning rate there
 
     def __post_init__(self) -> None:
@@ -114,7 +115,7 @@ class CTVAE(MCQVAE):
 
     # ---- training ---------------------------------------------------------------------------------------------------
     def phases(self) -> list[Phase]:
-        """Codebooks; how often each place has which code; then the transitions, on codes that are found once."""
+        """Codebooks; how often each place has which code; the transitions, on codes that are found once; pictures of what they expect."""
         settings = self.settings
         player = Player(
             self.transition_loss,
@@ -168,20 +169,22 @@ class CTVAE(MCQVAE):
         first = max(1, round(settings.causal_share * len(x))) if self.training else len(x)
         found = layer.modes(x[:first], y[:first], action[:first], _rows(draw, slice(0, first)))
         acted = [found.actions.gather(1, action[:first, None])[:, 0]]
-        costs = [part.flatten() for part in (found.kl, found.norm, found.dependency)]
+        costs = [found.kl, found.norm, found.dependency]
+        alone, under = [part[:, 0] for part in costs], [part[:, 1] for part in costs]  # of no action, and of the true one
         if first < len(x):
             rest = layer.score(x[first:], y[first:], action[first:], _rows(draw, slice(first, None)))
             acted.append(rest.log_likelihood[:, 0])
-            costs = [torch.cat([part, more[:, 0]]) for part, more in zip(costs, rest[1:], strict=True)]
+            under = [torch.cat([part, more[:, 0]]) for part, more in zip(under, rest[1:], strict=True)]
+        kl, norm, dependency = ((one.mean() + other.mean()) / 2 for one, other in zip(alone, under, strict=True))
         terms = {
             "standard": -found.standard.mean(),
             "action": -torch.cat(acted).mean(),
             "causal": functional.cross_entropy(found.actions, action[:first]),
             "identity_codes": found.identity_codes.mean(),
             "identity_graph": found.identity_graph.mean(),
-            "edge_kl": costs[0].mean(),
-            "edge_norm": costs[1].mean(),
-            "dependency": costs[2].mean(),
+            "edge_kl": kl,
+            "edge_norm": norm,
+            "dependency": dependency,
         }
         weights = (settings.standard, 1.0, settings.attribution, *[settings.identity] * 2, settings.edge_kl, settings.edge_norm, settings.dependency)
         loss = torch.stack([weight * term for weight, term in zip(weights, terms.values(), strict=True)]).sum()
@@ -257,9 +260,9 @@ class CTVAE(MCQVAE):
         number = NONE if action is None else self.action_number(action)
         edges, mask = torch.zeros(self.places, self.places, device=self.device), torch.zeros(self.places, device=self.device)
         for part in codes.split(QUERY_BATCH):
-            graph = self.transition.graph(self.transition.nodes(part), torch.full_like(part[:, 0], number))
-            edges += graph.edge_logits[:, 0].sigmoid().sum(0) / len(codes)
-            mask += graph.mask_logits[:, 0].sigmoid().sum(0) / len(codes)
+            chances = self.transition.chances(self.transition.nodes(part), torch.full_like(part[:, 0], number))
+            edges += chances.edges.sum(0) / len(codes)
+            mask += chances.mask.sum(0) / len(codes)
         return Mechanism(edges, mask)
 
     def action_number(self, action: Any) -> int:
@@ -267,8 +270,8 @@ class CTVAE(MCQVAE):
         names = self.spec.actions
         if isinstance(action, str) and action in names:
             return names.index(action)
-        if isinstance(action, int) and not isinstance(action, bool) and 0 <= action < len(names):
-            return action
+        if isinstance(action, int | np.integer) and not isinstance(action, bool) and 0 <= action < len(names):
+            return int(action)
         raise unknown("action", action, names, QueryError)
 
 

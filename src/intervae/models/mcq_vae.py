@@ -52,6 +52,8 @@ class MCQVAESettings:
 
     def __post_init__(self) -> None:
         at_least(self, codebooks=1, codes=2, features=1, patch=1, filters=1, blocks=0, commitment=0, restart=0)
+        if self.codes > 2**15:
+            raise UsageError(f"codes={self.codes}: their numbers are kept in 16 bits; use 32768 at most.")
         if self.features % self.codebooks:
             raise UsageError(f"features={self.features} cannot be shared out among {self.codebooks} codebooks; use a multiple of codebooks.")
         if self.scale <= 0:
@@ -235,7 +237,7 @@ class MCQVAE(Model):
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:
-        """Vectors (B, n, d) to pictures, each vector taken for the code next to it, as the decoder has seen nothing else."""
+        """Vectors (B, n, d) to pictures, each vector taken for the code next to it."""
         return in_batches(lambda part: self.draw_codes(self.quantiser.nearest(part)), self.as_latents(latents))
 
     @torch.no_grad()

@@ -95,10 +95,15 @@ class Quantiser(nn.Module):
         return values.unflatten(1, (-1, places)).transpose(0, 1).flatten(1)
 
     def _distances(self, parts: Tensor) -> Tensor:
-        """Squared distances of (K, M, d) to every code, (K, M, S)."""
-        codes = self.codes
-        cross = torch.matmul(parts, codes.transpose(1, 2))
-        return (parts.square().sum(2, keepdim=True) - 2 * cross + codes.square().sum(2)[:, None]).clamp(min=0)
+        """Squared distances of (K, M, d) to every code, (K, M, S).
+
+        From the mean code and not under autocast, so that the three parts do not cancel and a code is the same in every precision.
+        """
+        with torch.autocast(parts.device.type, enabled=False):
+            centre = self.codes.mean(1, keepdim=True)
+            parts, codes = parts - centre, self.codes - centre
+            cross = torch.matmul(parts, codes.transpose(1, 2))
+            return (parts.square().sum(2, keepdim=True) - 2 * cross + codes.square().sum(2)[:, None]).clamp(min=0)
 
     # ---- how the codes move -----------------------------------------------------------------------------------------
     def _fresh(self, parts: Tensor, distances: Tensor, generator: torch.Generator | None) -> Tensor:
