@@ -50,8 +50,8 @@ class CMCLSettings:
     decay: float = 0.001  # of half the sum of all squared weights of f
     acyclicity_start: float = 0.5  # share of training after which the penalty of cycles begins to rise; before, both directions are fitted
     largest_penalty: float = 1e8  # of cycles; what single precision can bear
-    direction: Literal["likelihood", "networks"] = "likelihood"  # what decides on edges of continuous columns: likelihood of both, or W
-    one_each: bool = True  # whether a latent or continuous column has one edge at most, as in the paper's worlds; not with direction=networks
+    direction: Literal["likelihood", "networks"] = "likelihood"  # what decides on edges: the likelihood of both ways, or W
+    one_each: bool = True  # whether a latent or column has one edge at most, as in the paper's worlds; not with direction=networks
     edge_threshold: float = 0.2  # root of the share of an effect's variance that a cause must explain to be one in `graph`
     refit_steps: int = 300  # of f, once the edges are decided on; 0 leaves f as it was
     contrast_start: float = 0.2  # share of training after which the contrast begins
