@@ -13,15 +13,17 @@ from intervae.figures.results import Row
 from intervae.figures.style import FAINT, LINE, MARGIN, SERIES, SMALL, Canvas, font, heading, known_suffix, number, put_heading, readable, text_width
 
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.5)))  # of the second parts of methods: "model + learner"
-WIDE, HIGH, LEFT, BETWEEN = 300.0, 190.0, 46.0, 62.0
+WIDE, HIGH, LEFT, BETWEEN = 270.0, 150.0, 46.0, 62.0
+COLOURS = 24  # and shades between them, so that a dozen lines stay a small file
 RATES = ("shd", "tpr", "fpr", "fdr", "mic")
 KEY = 30.0  # of a legend's entry
 
 
 def lines_over_sizes(path: str | Path, rows: Sequence[Row], *, metrics: Sequence[str], across: str, title: str = "") -> None:
-    """A panel for each metric, two in a row; a line for each method through its mean at every size, bars for the standard deviation over seeds.
+    """A panel for each metric, two in a row; a line for each method through its mean at every size.
 
-    A size is the number that a row's variant begins with ("8/16" is 8); methods "a + b" that share a have one colour, and b sets the dashes.
+    Methods that stand alone have bars for the standard deviation over seeds. A size is the number that a row's variant begins with ("8/16" is 8);
+    methods "a + b" that share a have one colour, and b sets the dashes.
     """
     known_suffix(path)
     shown = [row for row in rows if row["metric"] in metrics and not row["part"]]
@@ -41,18 +43,19 @@ def lines_over_sizes(path: str | Path, rows: Sequence[Row], *, metrics: Sequence
         x, y = MARGIN + LEFT + (k % 2) * (LEFT + WIDE), top + (k // 2) * (HIGH + BETWEEN)
         axes = canvas.panel(x, y, WIDE - 10, HIGH)
         canvas.text(x, y - 12, " ".join(word.upper() if word in RATES else word for word in metric.split("_")), weight="bold")
-        for place, method in enumerate(methods):
+        for method in methods:
             own = sorted((row for row in shown if row["metric"] == metric and row["model"] == method), key=_size)
-            apart = 0.05 * (place - (len(methods) - 1) / 2)  # so that bars do not hide each other
-            along = [sizes.index(_size(row)) + apart for row in own]
-            spread = [row["std"] for row in own]
-            axes.errorbar(along, [row["mean"] for row in own], spread, elinewidth=0.8, marker="o", markersize=3.5, **_look(method, methods))
+            along, means = [sizes.index(_size(row)) for row in own], [row["mean"] for row in own]
+            if " + " in method:
+                axes.plot(along, means, **_look(method, methods))
+            else:  # bars for those that stand alone only, as those of a dozen lines hide each other
+                axes.errorbar(along, means, [row["std"] for row in own], elinewidth=0.8, marker="o", markersize=3.5, **_look(method, methods))
         axes.set_xticks(np.arange(len(sizes)), [str(size) for size in sizes])
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]) if any(row["mean"] < 0 for row in shown) else 0.0)
         axes.yaxis.set_major_locator(MaxNLocator(5))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 6)))
         axes.set_xlabel(across, color=FAINT, fontproperties=font(SMALL), labelpad=3)
-    canvas.save(path)
+    canvas.save(path, colours=COLOURS)
 
 
 def _size(row: Row) -> int:
@@ -64,7 +67,7 @@ def _look(method: str, methods: Sequence[str]) -> dict[str, Any]:
     second = list(dict.fromkeys(name.partition(" + ")[2] for name in methods if " + " in name))
     model, _, learner = method.partition(" + ")
     dashes = DASHES[second.index(learner) % len(DASHES)] if learner else "-"
-    return {"color": SERIES[first.index(model) % len(SERIES)], "linestyle": dashes, "linewidth": 1.4 if learner else 2.4}
+    return {"color": SERIES[first.index(model) % len(SERIES)], "linestyle": dashes, "linewidth": 1.2 if learner else 2.4}
 
 
 def _legend(names: Sequence[str], width: float) -> list[tuple[float, int]]:
