@@ -214,7 +214,7 @@ class CausalTransition(nn.Module):
         if network is None:
             target = torch.einsum("bnw,awe->bane", nodes, self.edge_target)
             source = torch.einsum("bnw,awe->bane", nodes, self.edge_source)
-            bias = self.edge_bias
+            bias: Tensor = self.edge_bias
         else:
             target = (nodes @ self.edge_target[network])[:, None]
             source = (nodes @ self.edge_source[network])[:, None]
