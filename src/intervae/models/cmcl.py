@@ -77,8 +77,8 @@ class CMCL(CrossModalQueries):
             self.encoder = build_encoder(settings.network, shape, 2 * size, settings.channels, settings.hidden)
         self.embedding_decoder = self._make_decoder(size)
         if settings.causal_module:
-            self.posterior_nets = PerNode(m, [size + total + 1, *settings.posterior_widths, 2], lively=True)
-            self.prior_nets = PerNode(m, [total, *settings.prior_widths, 2], lively=True)
+            self.posterior_nets = PerNode(m, [size + total + 1, *settings.posterior_widths, 2])
+            self.prior_nets = PerNode(m, [total, *settings.prior_widths, 2])
             self.decoder = self._make_decoder(m)
         owner = torch.repeat_interleave(torch.eye(len(kinds)), torch.tensor(self.columns), dim=1)  # (d, P)
         pairs = torch.eye(m, len(kinds)) if settings.pairing == "index" else torch.ones(m, len(kinds))

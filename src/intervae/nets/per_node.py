@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-ELU_KEEPS = 0.645  # E elu(x)^2 of x ~ N(0, 1)
 UnitActivation = Literal["sigmoid", "tanh", "elu", "relu"]
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
@@ -29,16 +28,15 @@ class PerNode(nn.Module):
         sizes: inputs, hidden units of each layer, outputs.
         activation: between the layers.
         limit: largest norm of each layer's weights but the first; without one they are free.
-        lively: start with weights that pass the spread of the inputs on to the outputs (of ELUs), where else each layer loses about half of it.
 
     `layer_weights[l]` is (n, in, out) and `layer_biases[l]` (n, 1, out): row i belongs to network i alone.
     """
 
     layer_of: Tensor
 
-    def __init__(self, n: int, sizes: Sequence[int], activation: UnitActivation = "elu", limit: float | None = None, *, lively: bool = False) -> None:
+    def __init__(self, n: int, sizes: Sequence[int], activation: UnitActivation = "elu", limit: float | None = None) -> None:
         super().__init__()
-        self.limit, self.lively = limit, lively
+        self.limit = limit
         self.activation = _ACTIVATIONS[activation]
         pairs = list(pairwise(sizes))
         self.layer_weights = nn.ParameterList(nn.Parameter(torch.empty(n, fan_in, fan_out)) for fan_in, fan_out in pairs)
@@ -49,13 +47,11 @@ class PerNode(nn.Module):
 
     @torch.no_grad()
     def reset(self, generator: torch.Generator | None = None) -> None:
-        """Start anew, as n separate nn.Linear would, or lively; `generator` is one of the CPU."""
-        for layer, (weight, bias) in enumerate(zip(self.layer_weights, self.layer_biases, strict=True)):
+        """Start anew, as n separate nn.Linear would; `generator` is one of the CPU."""
+        for weight, bias in zip(self.layer_weights, self.layer_biases, strict=True):
             bound = 1 / math.sqrt(weight.shape[1])
-            if self.lively:
-                bound *= math.sqrt(3 / (1.0 if layer == 0 else ELU_KEEPS))  # a uniform draw has a third of its bound's square as variance
-            weight.copy_(torch.empty(weight.shape).uniform_(-bound, bound, generator=generator))
-            bias.copy_(torch.zeros(bias.shape) if self.lively else torch.empty(bias.shape).uniform_(-bound, bound, generator=generator))
+            for part in (weight, bias):
+                part.copy_(torch.empty(part.shape).uniform_(-bound, bound, generator=generator))
 
     def forward(self, inputs: Tensor, first: Tensor | None = None, later: Sequence[Tensor] | None = None) -> Tensor:
         """Inputs (n, B, in), or (B, in) for all alike, to outputs (n, B, out).
