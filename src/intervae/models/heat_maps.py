@@ -137,8 +137,9 @@ def link(model: Model, data: Dataset, column: str) -> Link:
     return Link(column, names[best], edges.get(names[best], ""), float(associations[best]), sign)
 
 
-def shown(model: Model, split: Split, least: float = LEAST_SHOWN) -> np.ndarray:
+def shown(model: Model, split: Split, least: float | None = None) -> np.ndarray:
     """(n,) which latents a picture shows: exchanged between pictures, they change it by `least` or more of what the most visible one does."""
+    least = LEAST_SHOWN if least is None else least
     z = ask(model, "encode", split[torch.arange(min(len(split), EXCHANGED))]).to(model.device)
     before, changes = model.decode(z), []
     for i in range(z.shape[1]):
