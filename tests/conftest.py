@@ -32,7 +32,7 @@ QUICK: dict[str, Callable[[Dataset], dict[str, Any]]] = {
     "info-gan": lambda _: {"noise": 4, "categories": (3,), "code_hidden": 8},
     "causal-gan": lambda data: {"graph": data.graph, "noise": 4, "controller_epochs": 2, "controller_batch": 16, "controller_batches": 1},
     "dc-ign": lambda data: {"latents": len(data.names) + 2, "group_size": 4},
-    "causal-prior-vae": lambda _: {"widths": (16, 16), "restarts": 2, "first_epochs": 1, "trial_epochs": 1, "epochs": 2, "gate_steps": 4},
+    "causal-prior-vae": lambda _: {"widths": (16, 16), "restarts": 3, "first_epochs": 3, "trial_epochs": 1, "epochs": 2, "gate_steps": 4},
     "temporal-causal-prior-vae": lambda _: {"widths": (16,), "background_size": 2, "warm_up": 4, "refit_epochs": 1},
     "ct-vae": lambda _: {
         "features": 4,
