@@ -272,7 +272,11 @@ def test_acting_again_is_acting_on_what_came_out(trained: CTVAE, data: Dataset) 
     assert each.shape == (3, 3, 3, 16, 16)
     for times in (1, 2, 3):
         assert torch.equal(trained.act(images, 0, times), each[:, times - 1])
-    assert torch.allclose(trained.act(each[:, 0], "x+1"), each[:, 1], atol=1e-5)
+    codes = trained.codes(images)
+    for times in range(3):
+        chances = trained._after(codes, torch.zeros(3, dtype=torch.int64))
+        assert torch.allclose(torch.sigmoid(trained.paint(trained.quantiser.mean(chances))), each[:, times], atol=1e-5)
+        codes = chances.argmax(2)
     assert not torch.equal(each[:, 0], each[:, 1])
 
 

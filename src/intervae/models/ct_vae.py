@@ -207,8 +207,8 @@ class CTVAE(MCQVAE):
     def act(self, images: Any, action: Any, times: int = 1, *, samples: int | None = None, seed: int = 0) -> Tensor:
         """Images (B, C, H, W) to what they look like after the action, by name or number, has been done `times` times.
 
-        The picture is painted from the mean of the codes, weighed by their probabilities; to act again is to act on that picture. `samples` and
-        `seed` as in `attribute`.
+        The picture is painted from the mean of the codes, weighed by their probabilities; the next time begins with the most probable ones.
+        `samples` and `seed` as in `attribute`.
         """
         return self.act_repeatedly(images, action, times, samples=samples, seed=seed)[:, -1]
 
@@ -217,13 +217,13 @@ class CTVAE(MCQVAE):
         """The pictures after the action was done 1, 2, ..., `times` times, (B, times, C, H, W) (Fig. 5)."""
         if times < 1:
             raise QueryError(f"times={times}: an action is done once at least.")
-        seen, number = self.as_images(images), self.action_number(action)
+        codes, number = self.codes(images), self.action_number(action)
         draws = _Draws(self, samples, seed)
         after = []
         for _ in range(times):
-            chances = in_batches(lambda part: self._after(part, torch.full_like(part[:, 0], number), draws), self.codes(seen))
-            seen = in_batches(lambda part: torch.sigmoid(self.paint(self.quantiser.mean(part))), chances)
-            after.append(seen)
+            chances = in_batches(lambda part: self._after(part, torch.full_like(part[:, 0], number), draws), codes)
+            after.append(in_batches(lambda part: torch.sigmoid(self.paint(self.quantiser.mean(part))), chances))
+            codes = chances.argmax(2)
         return torch.stack(after, dim=1)
 
     def _after(self, codes: Tensor, action: Tensor, draws: _Draws | None = None) -> Tensor:
