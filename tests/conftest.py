@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -10,12 +11,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from command import make_folder, train_tiny
 from intervae.causal.graph import CausalGraph
 from intervae.data.base import Dataset, Variable, build_dataset
 from intervae.data.simulators import Pendulum
@@ -132,3 +135,27 @@ def _make_data(
     variables = [Variable(name, kind) for name, kind in zip(names, kinds, strict=True)]  # type: ignore[arg-type]
     graph = CausalGraph.from_edges(names, pairwise(names))
     return build_dataset("made", images, table, variables, seed=seed, graph=graph, source={"name": "made"})
+
+
+# ---- what the tests of bad input break ------------------------------------------------------------------------------
+@pytest.fixture(scope="session")
+def good_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("good") / "mine")
+
+
+@pytest.fixture
+def folder(good_folder: Path, tmp_path: Path) -> Path:
+    """80 pictures with a labels.csv of `level` and `width`, to be broken."""
+    return Path(shutil.copytree(good_folder, tmp_path / "mine"))
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, not to be changed."""
+    return train_tiny(tmp_path_factory.mktemp("finished") / "run")
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A finished run of the test's own."""
+    return Path(shutil.copytree(finished, tmp_path / "run"))

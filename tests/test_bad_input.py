@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,33 +13,10 @@ import pytest
 from PIL import Image
 
 import intervae as package
-from command import PENDULUM, SMALL, cell, contents, few, intervae, make_folder, refused, succeeded, train_tiny
+from command import PENDULUM, SMALL, cell, contents, few, intervae, refused, succeeded
 from intervae.errors import UsageError
 
 TRAIN = ["train", "causal-vae", *SMALL]
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run, not to be changed."""
-    return train_tiny(tmp_path_factory.mktemp("finished") / "run")
-
-
-@pytest.fixture
-def run(finished: Path, tmp_path: Path) -> Path:
-    """A finished run of the test's own."""
-    return Path(shutil.copytree(finished, tmp_path / "run"))
-
-
-@pytest.fixture(scope="module")
-def good_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_folder(tmp_path_factory.mktemp("good") / "mine")
-
-
-@pytest.fixture
-def folder(good_folder: Path, tmp_path: Path) -> Path:
-    """80 pictures with a labels.csv of `level` and `width`, to be broken."""
-    return Path(shutil.copytree(good_folder, tmp_path / "mine"))
 
 
 def refuses_to_train(run: Path, code: int, *words: str, options: list[object]) -> None:

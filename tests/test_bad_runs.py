@@ -17,21 +17,9 @@ from PIL import Image
 from safetensors.numpy import load_file, save_file
 
 import intervae as package
-from command import PENDULUM, SMALL, cell, contents, few, intervae, make_folder, refused, succeeded, train_tiny
+from command import PENDULUM, SMALL, cell, contents, few, intervae, make_folder, refused, succeeded
 
 TRAIN = ["train", "causal-vae", *SMALL]
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run, not to be changed."""
-    return train_tiny(tmp_path_factory.mktemp("finished") / "run")
-
-
-@pytest.fixture
-def run(finished: Path, tmp_path: Path) -> Path:
-    """A finished run of the test's own."""
-    return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
 # ---- questions to a run ---------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from command import cell, few, intervae, make_folder, refused, succeeded
+from command import cell, few, intervae, refused, succeeded
 from intervae.data import load_data
 from intervae.errors import DataError
 from intervae.models import create, load
@@ -29,17 +28,6 @@ TINY = {
 WORDS = {key: ",".join(map(str, value)) if isinstance(value, tuple) else str(value) for key, value in TINY.items()}
 TRAIN = ["train", "cmcl", "--device", "cpu", "--no-pictures", *(word for key, value in WORDS.items() for word in ("--set", f"{key}={value}"))]
 Spoil = Callable[[Path], Any]
-
-
-@pytest.fixture(scope="module")
-def good_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_folder(tmp_path_factory.mktemp("good") / "mine")
-
-
-@pytest.fixture
-def folder(good_folder: Path, tmp_path: Path) -> Path:
-    """80 pictures with a labels.csv of `level` and `width`, to be broken."""
-    return Path(shutil.copytree(good_folder, tmp_path / "mine"))
 
 
 def lines_of(folder: Path) -> list[str]:
