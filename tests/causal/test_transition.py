@@ -122,6 +122,16 @@ def test_the_action_reaches_every_node() -> None:
             assert (moved > 1e-3).all()  # at every place of every picture
 
 
+def test_the_action_is_in_the_nodes_and_not_only_in_what_is_made_of_them() -> None:
+    """Defect 1, as the authors had it: heads and masks chosen by the action, over nodes that know nothing of it."""
+    made, x, states = layer(), codes(), []
+    made.rounds[0].register_forward_pre_hook(lambda _, given: states.append(given[0].detach()))
+    made.logits(x, made.nodes(x), torch.ones(PLACES, PLACES), None)
+    state = states[0].expand(BATCH, -1, -1, -1)  # (B, A, n, w)
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert ((state[:, one] - state[:, other]).abs().sum(-1) > 1e-3).all()
+
+
 def test_a_variable_depends_on_its_parents_and_on_nothing_else() -> None:
     """Defect 2: row i of the graph holds the parents of y_i, here, in the mask and in the regularisers."""
     made, x = layer(), codes()

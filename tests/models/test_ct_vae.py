@@ -237,15 +237,32 @@ def test_answers_are_always_the_same_unless_graphs_are_drawn(trained: CTVAE, dat
     assert not torch.equal(acted[0], acted[2])
 
 
+class Untouchable(Split):
+    """Raises when anything but its size is asked for."""
+
+    @property
+    def images(self) -> Tensor:
+        raise AssertionError("the test split was read")
+
+    def __getitem__(self, rows: Any) -> Split:
+        raise AssertionError("the test split was read")
+
+    def batch(self, rows: Tensor) -> Batch:
+        raise AssertionError("the test split was read")
+
+    def to(self, device: torch.device | str) -> Split:
+        raise AssertionError("the test split was moved")
+
+
 def test_the_test_split_decides_nothing(few: Dataset) -> None:
     """Defect 9: the model was selected on the test split."""
     other = replace(few, test=Split(images=255 - few.test.images, labels=few.test.labels))
     states = []
-    for some in (few, other):
+    for some in (few, other, replace(few, test=Untouchable(images=few.test.images, labels=few.test.labels))):
         model = tiny(some, transition_epochs=2)
         model.fit(some, seed=0)
         states.append(model.state_dict())
-    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+    assert all(torch.equal(value, state[name]) for state in states[1:] for name, value in states[0].items())
 
 
 @pytest.mark.parametrize(("size", "grid"), [((64, 64), (8, 8)), ((48, 32), (6, 4)), ((33, 47), (5, 6))])
