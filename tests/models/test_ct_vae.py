@@ -282,6 +282,18 @@ def test_the_whole_picture_fills_the_grid(size: tuple[int, int], grid: tuple[int
     assert moved[-1, -1] == 0  # a code tells of its part of the picture
 
 
+@pytest.mark.parametrize(("reach", "seen"), [("local", 0), ("near", 1), ("wide", 5)])
+def test_a_code_sees_as_far_as_its_reach(reach: str, seen: int, make_data: Any) -> None:
+    """The codes that change when the patch in the middle does: itself, those next to it, or with four blocks all within 5 patches."""
+    torch.manual_seed(0)
+    model = MCQVAE(make_data((1, 52, 52)).spec, patch=4, filters=8, features=8, blocks=4, reach=reach)
+    dark, bright = torch.zeros(1, 1, 52, 52), torch.zeros(1, 1, 52, 52)
+    bright[..., 24:28, 24:28] = 1
+    moved = (model.encoder(bright) - model.encoder(dark)).abs().sum(1)[0] > 0  # (13, 13)
+    rows, columns = torch.meshgrid(torch.arange(13), torch.arange(13), indexing="ij")
+    assert torch.equal(moved, torch.maximum((rows - 6).abs(), (columns - 6).abs()) <= seen)
+
+
 # ---- questions ------------------------------------------------------------------------------------------------------
 def test_acting_again_is_acting_on_what_came_out(trained: CTVAE, data: Dataset) -> None:
     images = data.test.images[:3]

@@ -25,6 +25,7 @@ from intervae.nets.quantise import Quantised, Quantiser, usage
 from intervae.settings import at_least
 
 SLOPE = 0.01  # of the leaky units below zero
+REACH = {"local": (1, 1), "near": (3, 1), "wide": (3, 3)}  # sizes of the encoder's first convolution and of those in its blocks
 CODES_BATCH = 256  # images whose codes are found at once
 
 
@@ -38,7 +39,7 @@ class MCQVAESettings:
     patch: int = 8  # pixels, across and down, that a place of the grid stands for
     filters: int = 256  # channels of the networks between patches and codes
     blocks: int = 2  # residual blocks in the encoder and in the decoder
-    reach: Literal["local", "wide"] = "local"  # whether the encoder sees a patch alone, or its neighbours too (the authors')
+    reach: Literal["local", "near", "wide"] = "local"  # what a code sees: its patch alone, the patches next to it too, or far around (the authors')
     commitment: float = 0.25  # weight of the distance between features and codes, in units of the squared pixel error [beta]
     code_decay: float = 0.99  # of the moving averages that the codes are
     restart: float = 0.1  # a code used less than this share of equal use starts anew; 0 never restarts one
@@ -89,16 +90,18 @@ class GridEncoder(nn.Module):
     """Images (B, C, H, W) in [0, 1], cut in patches, to a grid of features (B, outputs, rows, columns).
 
     Arguments:
-        size: of the convolutions on the grid. With 1 a code tells of its own patch, and stays as it is when something changes elsewhere.
+        reach: `local`: a code tells of its own patch, and stays as it is when something changes elsewhere; `near`: of the patches around it
+            too, by a first convolution of 3 x 3; `wide`: all convolutions are 3 x 3.
     """
 
-    def __init__(self, image_shape: tuple[int, int, int], outputs: int, patch: int, filters: int, blocks: int, size: int) -> None:
+    def __init__(self, image_shape: tuple[int, int, int], outputs: int, patch: int, filters: int, blocks: int, reach: str) -> None:
         super().__init__()
         colours, height, width = image_shape
         self.border = (0, -width % patch, 0, -height % patch)  # to the right and below, by repeating the last pixels
+        first, size = REACH[reach]
         self.layers = nn.Sequential(
             nn.PixelUnshuffle(patch),
-            nn.Conv2d(colours * patch**2, filters, size, padding=size // 2),
+            nn.Conv2d(colours * patch**2, filters, first, padding=first // 2),
             *(ResidualBlock(filters, size) for _ in range(blocks)),
             nn.LeakyReLU(SLOPE),
             nn.Conv2d(filters, outputs, 1),
@@ -143,11 +146,11 @@ class MCQVAE(Model):
 
     def build(self) -> None:
         settings, shape = self.settings, self.spec.image_shape
-        size, networks = 1 if settings.reach == "local" else 3, (settings.patch, settings.filters, settings.blocks)
+        networks = (settings.patch, settings.filters, settings.blocks)
         if settings.patch > min(shape[1:]):
             raise UsageError(f"patch={settings.patch} is larger than the pictures of {shape[1]} x {shape[2]} pixels; use a smaller one.")
         self.grid = -(-shape[1] // settings.patch), -(-shape[2] // settings.patch)
-        self.encoder = GridEncoder(shape, settings.features, *networks, size)
+        self.encoder = GridEncoder(shape, settings.features, *networks, settings.reach)
         self.decoder = GridDecoder(settings.features, shape, *networks)
         dims = settings.features // settings.codebooks
         self.quantiser = Quantiser(settings.codebooks, settings.codes, dims, decay=settings.code_decay, restart=settings.restart)
