@@ -233,11 +233,11 @@ MATCHING = """MIC (n^0.6 cells, c = 15) of each true latent with its code, on th
 over the latents with an edge, `mic_all` over all; `_repeats` takes the most correlated code of each, as the paper does, so that one code may stand
 for two. `_unmatched` is code i for the latent that is linked with column i, the pairing that CMCL starts from. `mic_by_chance` is that of codes of
 other rows. The paper's number does not say which latents it is over; those without an edge have no column that could tell them."""
-COPIES = """Copying u: `mic_column` is the MIC of the linked latents' codes with their columns, `mic_true_column` that of the true latents with them,
-and `mic_linked` must be above. `copied` is the number of anti-causal and noisy edges (a causal edge is noisy where a tenth or more of the latent's
-variance is noise) whose code has no more MIC with its latent than with its column, of `edges_of_kind`; ties count, also where both are 1, above which MIC
-cannot tell. On clear edges z is nearly a function of u, and the two MIC are alike for true latents too. `label_influence` (CMCL): how much of a latent follows a wrong row of the table, the largest
-latent."""
+COPIES = """Copying u: `mic_column` is the MIC of the linked latents' codes with their columns, `mic_true_column` that of the true latents with
+them, and `mic_linked` must be above. `copied` is the number of anti-causal and noisy edges (a causal edge is noisy where a tenth or more of the
+latent's variance is noise) whose code has no more MIC with its latent than with its column, of `edges_of_kind`; ties count, also where both are 1,
+above which MIC cannot tell. On clear edges z is nearly a function of u, and the two MIC are alike for true latents too. `label_influence` (CMCL):
+how much of a latent follows a wrong row of the table, the largest latent."""
 CMCL_FIG2 = Experiment(
     "cmcl-fig2",
     "CMCL's Figure 2: graphs over latents and columns, seven sizes",
