@@ -341,6 +341,15 @@ def test_data_without_actions_or_pairs_are_refused(data: Dataset) -> None:
         tiny(data).fit(replace(data, transitions=None))
 
 
+def test_painting_the_mean_of_unlike_pictures_is_refused(data: Dataset) -> None:
+    """Where pairs are of faces, say, which differ in all that has no name."""
+    assert data.transitions is not None
+    unlike = with_transitions(data, factors="colour", unique=False)
+    with pytest.raises(UsageError, match=r"picture_epochs=2.*unique=False.*set picture_epochs=0"):
+        tiny(unlike).fit(unlike, seed=0)
+    tiny(unlike, picture_epochs=0).fit(unlike, seed=0)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -69,12 +69,13 @@ class Transitions:
 
 @dataclass(frozen=True)
 class DatasetTransitions:
-    """The pairs of each split of a Dataset, and the factors that go round."""
+    """The pairs of each split of a Dataset, the factors that go round, and whether nothing but the action differs between the two of a pair."""
 
     train: Transitions
     validation: Transitions
     test: Transitions
     cyclic: tuple[str, ...] = ()
+    unique: bool = True
 
 
 def action_factors(actions: Sequence[str]) -> tuple[tuple[str, ...], Tensor]:
@@ -157,7 +158,7 @@ def with_transitions(
         which = {"before": row[first[kept]], "after": row[second[kept]], "action": action[kept]}
         tensors = {name: torch.from_numpy(array) for name, array in which.items()}
         pairs.append(Transitions(**tensors, action_names=actions, factor_of_action=torch.arange(len(actions)) // 2, factor_names=chosen))
-    return replace(dataset, transitions=DatasetTransitions(pairs[0], pairs[1], pairs[2], around), actions=actions)
+    return replace(dataset, transitions=DatasetTransitions(pairs[0], pairs[1], pairs[2], around, unique), actions=actions)
 
 
 def _limit(name: str, given: int | None, least: int) -> int:

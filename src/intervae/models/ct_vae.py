@@ -112,6 +112,11 @@ class CTVAE(MCQVAE):
     def check(self, data: Dataset) -> None:
         if data.transitions is None:
             raise DataError(f"{self.name} learns from pairs of pictures, but this data has none; {HELP}.")
+        if self.settings.picture_epochs and not data.transitions.unique:
+            raise UsageError(
+                f"picture_epochs={self.settings.picture_epochs}: the pairs of {data.name} (unique=False) differ in more than the action, so that the "
+                "decoder would learn to paint the mean of unlike pictures; set picture_epochs=0."
+            )
 
     # ---- training ---------------------------------------------------------------------------------------------------
     def phases(self) -> list[Phase]:
