@@ -6,12 +6,13 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 
 from intervae.discovery import discover
 from intervae.discovery.generalised_score import generalised_score
 from intervae.discovery.ges import GaussianBIC
-from intervae.discovery.patterns import member_of, pattern_of
+from intervae.discovery.patterns import directed_by, member_of, pattern_of
 from intervae.errors import UsageError
 
 
@@ -112,6 +113,35 @@ def test_a_partly_directed_graph_without_a_member_is_told() -> None:
     assert member_of(square) is None
 
 
+def test_what_knowledge_leaves_of_a_class_is_what_its_members_that_keep_to_it_share() -> None:
+    """Rules 1 to 4 direct all that follows from known directions and nothing else (Meek 1995), over all classes of 4 variables."""
+    rng = np.random.default_rng(0)
+    classes: dict = {}
+    for dag in all_dags(4):
+        classes.setdefault(((dag | dag.T).tobytes(), colliders(dag)), []).append(dag)
+    for members in classes.values():
+        union = np.any(members, axis=0)
+        for _ in range(8):
+            truth = members[rng.integers(len(members))]
+            barred = truth.T & (rng.uniform(size=(4, 4)) < 0.4)  # some edges are known to run as in one member
+            left = [dag for dag in members if not (dag & barred).any()]
+            known = directed_by(union, barred)
+            np.testing.assert_array_equal(known, np.any(left, axis=0))
+            assert any((member_of(known) == dag).all() for dag in left)
+
+
+def test_rule_four_is_needed_and_there() -> None:
+    """b - a -> d -> c with a and c apart, b - d, b - c: c -> b would need a cycle or a new collider, and no other rule sees it."""
+    a, b, c, d = range(4)
+    pattern = np.zeros((4, 4), dtype=bool)
+    pattern[a, d] = pattern[d, c] = True
+    for one, other in ((b, a), (b, d), (b, c)):
+        pattern[one, other] = pattern[other, one] = True
+    known = directed_by(pattern, np.zeros((4, 4), dtype=bool))
+    assert known[b, c]
+    assert not known[c, b]
+
+
 def linear(rows: int = 2000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """x0 -> x2 <- x1, x2 -> x3, x4 -> x5: all but the last edge have a direction in the class."""
     rng = np.random.default_rng(seed)
@@ -162,3 +192,39 @@ def test_pairs_that_are_forbidden_either_way_are_never_scored(monkeypatch: pytes
     found = discover(table, "ges", names=["a", "b", "c", "d"], knowledge={"forbidden": forbidden})
     assert found.graph.adjacency.sum() >= 3  # a and b with c and d
     assert {frozenset((variable, parent)) for variable, parents in asked for parent in parents} <= {frozenset((i, j)) for i in (0, 1) for j in (2, 3)}
+
+
+def chain(seed: int) -> pd.DataFrame:
+    a, b, c = np.random.default_rng(seed).normal(size=(3, 1000))
+    b += a
+    c += b
+    return pd.DataFrame({"a": a, "b": b, "c": c})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_true_knowledge_directs_the_class_and_invents_no_edge(seed: int) -> None:
+    """a -> b -> c: one known direction at a settles the rest, for c -> b would make a new collider; one known at c settles nothing else."""
+    a_first = [
+        {"tiers": [["a"], ["b", "c"]]},
+        {"required": [["a", "b"]]},
+        {"forbidden": [["b", "a"]]},
+        {"tiers": [["a", "b"], ["c"]], "required": [["a", "b"]]},
+    ]
+    for knowledge in a_first:
+        found = discover(chain(seed), "ges", knowledge=knowledge)
+        assert {edge[:2] for edge in found.graph.edges} == {("a", "b"), ("b", "c")}, knowledge
+        assert found.ambiguous == [], knowledge
+    last = discover(chain(seed), "ges", knowledge={"forbidden": [["c", "b"]]})
+    assert ("b", "c") in {edge[:2] for edge in last.graph.edges}
+    assert {frozenset(edge) for edge in last.ambiguous} == {frozenset("ab")}
+    assert last.details["score"] == pytest.approx(discover(chain(seed), "ges").details["score"])  # a member of the same class
+
+
+def test_knowledge_against_the_class_still_gives_the_best_graph_that_keeps_to_it() -> None:
+    """x0 -> x2 <- x1 with both directions into x2 forbidden: x2 causes both, and an edge between them takes up what the collider had made."""
+    x = np.random.default_rng(2).normal(size=(1000, 3))
+    x[:, 2] += x[:, 0] + x[:, 1]
+    found = discover(x, "ges", knowledge={"tiers": [["x2"], ["x0", "x1"]]})
+    assert {edge[:2] for edge in found.graph.edges} - {("x0", "x1"), ("x1", "x0")} == {("x2", "x0"), ("x2", "x1")}
+    assert [frozenset(edge) for edge in found.ambiguous] == [frozenset(("x0", "x1"))]
+    assert found.details["score"] > discover(x, "ges").details["score"]

@@ -1,8 +1,9 @@
 """Greedy equivalence search (Chickering 2002): grow, then shrink, a class of DAGs by the best-scoring insertion or deletion of an edge.
 
 Two scores: BIC of linear Gaussian relations, and the generalised score of `generalised_score.py` for any relations and kinds of variables. Edges
-that the class leaves undirected are the result's `ambiguous` ones. With prior knowledge pairs that are forbidden either way are never scored, and
-the class is where a greedy search over single DAGs starts, in which every step keeps to the knowledge.
+that the class leaves undirected are the result's `ambiguous` ones. With prior knowledge pairs that are forbidden either way are never scored, the
+rest directs the edges of the class and whatever follows from that (Meek 1995); only where the class has no DAG that keeps to the knowledge does a
+greedy search over single DAGs go on from it, in which every step does.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from intervae.discovery.design import one_hot, refuse_collinear
 from intervae.discovery.generalised_score import FOLDS, GeneralisedScore
 from intervae.discovery.kernels import standardise as to_unit_variance
 from intervae.discovery.knowledge import Allowed, Knowledge
-from intervae.discovery.patterns import member_of, pattern_of
+from intervae.discovery.patterns import directed_by, member_of, pattern_of
 from intervae.errors import DataError, UsageError
 
 Score = Callable[[int, Sequence[int]], float]  # (variable, parents) -> lower is better
@@ -275,19 +276,31 @@ def ges_generalised(
 def _search(
     score: Score, names: Sequence[str], knowledge: Knowledge | Mapping[str, Any] | None, max_parents: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A DAG and its class, whose undirected edges may run either way."""
+    """A DAG and what is left of its class under the knowledge: its undirected edges may run either way."""
     if max_parents is not None and max_parents < 1:
         raise UsageError(f"max_parents={max_parents} must be 1 or more.")
-    known, limit = Knowledge.of(knowledge), max_parents or len(names)
-    allowed = known.over(names)
+    limit, allowed = max_parents or len(names), Knowledge.of(knowledge).over(names)
     pattern = Search(score, len(names), limit, allowed.edges | allowed.edges.T).run()
-    dag = member_of(pattern)
-    assert dag is not None  # the class of a DAG has a member
-    if known == Knowledge():
-        return dag, pattern
-    dag = climb(score, allowed.acyclic(dag.astype(float), 0.5) != 0, allowed, limit)
-    either = pattern_of(dag)
-    return dag, dag | (either & either.T & allowed.edges & allowed.edges.T)
+    barred = ~allowed.edges | allowed.required.T
+    known = directed_by(pattern, barred)
+    dag = member_of(known)
+    if dag is None or not allowed.keeps(dag) or (pattern_of(dag) != pattern).any():  # the class has no member that keeps to the knowledge
+        dag = _climbed(score, [member for member in (dag, member_of(pattern)) if member is not None], allowed, limit)
+        known = directed_by(pattern_of(dag), barred)
+    return dag, known
+
+
+def _climbed(score: Score, starts: Sequence[np.ndarray], allowed: Allowed, max_parents: int) -> np.ndarray:
+    """The best DAG that a climb reaches from the given ones, each with its forbidden edges cut or turned."""
+    found = []
+    for start in starts:
+        for turned in (start, start | (start & ~allowed.edges).T):
+            found.append(climb(score, allowed.acyclic(turned.astype(float), 0.5) != 0, allowed, max_parents))
+    return min(found, key=lambda dag: total_score(score, dag))
+
+
+def total_score(score: Score, dag: np.ndarray) -> float:
+    return sum(score(v, [int(p) for p in np.flatnonzero(dag[:, v])]) for v in range(len(dag)))
 
 
 def _discovery(
@@ -303,7 +316,6 @@ def _discovery(
 ) -> Discovery:
     graph = CausalGraph(tuple(names), np.where(dag & (weights == 0), 1e-3, weights))
     order = tuple(graph.topological_order)
-    total = sum(score(v, [int(p) for p in np.flatnonzero(dag[:, v])]) for v in range(len(dag)))
     return Discovery(
         graph=graph,
         order=order,
@@ -312,5 +324,5 @@ def _discovery(
         seconds=time.perf_counter() - started,
         assumptions=assumptions,
         ambiguous=[(names[j], names[i]) for j, i in np.argwhere(dag & pattern & pattern.T)],
-        details={"score": float(total)},
+        details={"score": float(total_score(score, dag))},
     )

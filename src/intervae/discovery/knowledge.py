@@ -87,6 +87,10 @@ class Allowed:
     edges: np.ndarray  # (n, n) bool: may be there
     required: np.ndarray  # (n, n) bool: must be there
 
+    def keeps(self, dag: np.ndarray) -> bool:
+        """Whether a DAG (n, n) of bool has all that is required and nothing that is forbidden."""
+        return not bool((dag & ~self.edges).any() or (self.required & ~dag).any())
+
     def acyclic(self, weights: np.ndarray, threshold: float) -> np.ndarray:
         """(n, n) weights of the DAG: edges at or above the threshold and all required ones, the weakest of every cycle left out.
 

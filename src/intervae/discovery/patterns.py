@@ -18,7 +18,7 @@ def pattern_of(dag: np.ndarray) -> np.ndarray:
 
 
 def close_arrows(pattern: np.ndarray) -> np.ndarray:
-    """Direct every undirected edge whose other direction would make a cycle or a new collider, until there is none left."""
+    """Direct every undirected edge whose other direction would make a cycle or a new collider, until there is none left (Meek 1995, rules 1 to 4)."""
     pattern = pattern.copy()
     while True:
         adjacent, arrows, lines = pattern | pattern.T, pattern & ~pattern.T, pattern & pattern.T
@@ -27,13 +27,20 @@ def close_arrows(pattern: np.ndarray) -> np.ndarray:
         into = (count.T @ apart.astype(np.int64)).T  # [c, b]: arrows a -> b with a apart from c
         found = lines & (into.T > 0)  # rule 1: a -> b - c, a and c apart: b -> c
         found |= lines & (count @ count > 0)  # rule 2: b -> a -> c and b - c: b -> c
-        for b, c in np.argwhere(lines & ~found):  # rule 3: b - a -> c, b - d -> c, a and d apart, b - c: b -> c
-            middle = np.flatnonzero(lines[b] & arrows[:, c])
+        for b, c in np.argwhere(lines & ~found):
+            middle = np.flatnonzero(lines[b] & arrows[:, c])  # rule 3: b - a -> c, b - d -> c, a and d apart, b - c: b -> c
             found[b, c] = apart[np.ix_(middle, middle)].any()
+            first, second = np.flatnonzero(lines[b] & apart[c]), np.flatnonzero(adjacent[b] & arrows[:, c])
+            found[b, c] |= arrows[np.ix_(first, second)].any()  # rule 4: b - a -> d -> c, a and c apart, b and d joined, b - c: b -> c
         found &= ~found.T
         if not found.any():
             return pattern
         pattern &= ~found.T
+
+
+def directed_by(pattern: np.ndarray, barred: np.ndarray) -> np.ndarray:
+    """What is left of a class when the directions `barred` (n, n) are known to be wrong: lines get the other one, and all that follows from it."""
+    return close_arrows(pattern & ~(pattern.T & barred & ~barred.T))
 
 
 def member_of(pattern: np.ndarray) -> np.ndarray | None:
