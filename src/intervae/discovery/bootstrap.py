@@ -1,4 +1,8 @@
-"""How sure the edges of a discovered graph are: the share of resampled tables in which the method finds each of them (Friedman et al. 1999)."""
+"""How sure the edges of a discovered graph are: the share of resampled tables in which the method finds each of them (Friedman et al. 1999).
+
+A resample is half of the rows, each at most once (Meinshausen and Bühlmann 2010). As many rows drawn with replacement would hold some of them
+twice: what is held out is then also among what was learned from, and methods that predict held-out rows find edges in pure noise.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from intervae.causal.graph import CausalGraph
-from intervae.discovery.base import Discovery, UnitsWarning, read_table
+from intervae.discovery.base import FEWEST_ROWS, Discovery, UnitsWarning, read_table
 from intervae.discovery.registry import discover
 from intervae.errors import DataError, UsageError
 
@@ -54,19 +58,25 @@ def bootstrap(
     names: Sequence[str] | None = None,
     kinds: Sequence[str] | None = None,
     seed: int = 0,
+    replace: bool | None = None,
     **settings: Any,
 ) -> Bootstrap:
-    """Run `discover` on the table and on `resamples` tables of as many rows drawn from it with replacement.
+    """Run `discover` on the table and on `resamples` tables of half its rows, so that a weak edge may come out less sure than the whole table has it.
 
     Arguments:
         table, names, kinds, settings: as in `discover`; kinds are told from the whole table, once.
         method: as in `discover`, or a learner itself, called as those in `METHODS` are.
         resamples: 50 give a confidence to about 0.07.
         seed: same seed, same answer.
+        replace: draw as many rows as there are with replacement instead, for a method that neither holds out rows nor tests for independence
+            (unless told, only for a learner given itself).
     """
     if resamples < 2:
         raise UsageError(f"resamples={resamples} tells nothing; give 2 or more, 50 for a first look.")
     columns, checked, variable_kinds = read_table(table, names, kinds)
+    twice = replace if replace is not None else not isinstance(method, str)
+    if not twice and len(columns) < 2 * FEWEST_ROWS:
+        raise DataError(f"{len(columns)} rows are too few to learn from half of them; give {2 * FEWEST_ROWS} or more, or leave the confidence out.")
     how = {"names": checked, "kinds": variable_kinds, "seed": seed, **settings}
 
     def learn(rows: np.ndarray) -> Discovery:
@@ -81,7 +91,7 @@ def bootstrap(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnitsWarning)  # said once, by the whole table
         for _ in range(resamples):
-            rows = generator.integers(0, len(columns), len(columns))
+            rows = generator.integers(0, len(columns), len(columns)) if twice else generator.permutation(len(columns))[: len(columns) // 2]
             try:
                 pattern = learn(columns[rows]).pattern
             except DataError as error:
