@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
 
 from intervae.data.simulators import CrossModal
-from intervae.models.cmcl_directions import best_scale, decide, explained, margin, margin_of_scale, normal_scores, splines
+from intervae.models.cmcl_directions import (
+    best_scale,
+    decide_edges,
+    density,
+    explained,
+    margin,
+    margin_by_chance,
+    margin_of_scale,
+    normal_scores,
+    splines,
+)
 from intervae.nets.node_networks import NodeNetworks
 
 ROWS = 1000
@@ -25,8 +37,8 @@ def test_a_free_scale_with_nothing_to_explain_is_the_density_of_the_values() -> 
     """A Gaussian, and a cube root of one, whose densities are known."""
     drawn = np.random.default_rng(0).normal(size=2000)
     constant = np.ones((2000, 1))
-    for values, density in ((2 * drawn + 1, norm.logpdf(drawn) - np.log(2)), (np.sinh(drawn), norm.logpdf(drawn) - np.log(np.cosh(drawn)))):
-        gap = best_scale(values, constant) - density.sum()
+    for values, truth in ((2 * drawn + 1, norm.logpdf(drawn) - np.log(2)), (np.sinh(drawn), norm.logpdf(drawn) - np.log(np.cosh(drawn)))):
+        gap = best_scale(values, constant) - truth.sum()
         assert -5 < gap < 10  # eleven parameters are worth 5.5 nats of chance
 
 
@@ -91,19 +103,57 @@ def test_a_cause_need_not_be_gaussian(rows: int) -> None:
     assert margin(3 * np.tanh(latent) + noise, latent) < -10
 
 
+SKEWED: dict[str, Callable[[np.random.Generator, np.ndarray], np.ndarray]] = {  # effects of a latent whose noise is not Gaussian
+    "exponential": lambda rng, z: 3 * np.tanh(z) + rng.exponential(size=len(z)),
+    "lognormal": lambda rng, z: z + rng.lognormal(size=len(z)),
+    "uniform": lambda rng, z: 3 * np.tanh(z) + rng.uniform(-1.7, 1.7, len(z)),
+}
+
+
+@pytest.mark.parametrize("noise", SKEWED)
+def test_an_effect_whose_noise_is_not_gaussian_is_no_cause(noise: str) -> None:
+    """Its noise may have any density, as a cause may: with a Gaussian one all of the first two kinds were turned."""
+    rng = np.random.default_rng(12)
+    for _ in range(2):
+        latent = rng.normal(size=700)
+        assert margin(SKEWED[noise](rng, latent), latent) < -10
+
+
+def test_a_density_is_a_gaussian_or_a_free_one_and_the_free_one_has_its_price() -> None:
+    rng = np.random.default_rng(13)
+    normal, even = rng.normal(size=ROWS), rng.uniform(size=ROWS)
+    assert density(normal) == pytest.approx(norm.logpdf(normal, normal.mean(), normal.std()).sum())
+    assert -4 * np.log(ROWS) - 5 < density(even) < 5  # its true density is 1, and eight slopes have a price
+    assert norm.logpdf(even, even.mean(), even.std()).sum() < -150
+
+
+def test_a_column_that_has_nothing_to_do_with_a_latent_speaks_for_no_direction() -> None:
+    """By its density alone a uniform or a skewed column would count as a cause: that much is taken off."""
+    rng = np.random.default_rng(14)
+    for column in (rng.uniform(size=700), rng.exponential(size=700), rng.normal(size=700)):
+        mean, spread = margin_by_chance(column)
+        found = np.mean([margin(column, rng.normal(size=700)) for _ in range(3)])
+        assert abs(found - mean) < 4 * spread
+        assert (mean > 10) == (column.min() >= 0)  # not of the Gaussian
+    assert margin_by_chance(column) == margin_by_chance(column)
+    given = decide_edges(np.stack([3 * np.tanh(column)], 1), column[:, None], threshold=0.2, one_each=True, by_chance={0: 1000.0})
+    assert given.margins[0, 0] < -500
+    assert given.effects[0, 0] > 0.9
+
+
 # ---- which pairs ----------------------------------------------------------------------------------------------------
 def test_pairs_are_found_one_to_one_or_as_many_as_there_are() -> None:
     rng = np.random.default_rng(6)
     (a, of_a), (before_b, b) = bent(rng), bent(rng)  # column a causes the second latent; the first latent causes column b
     columns = np.stack([a, b, rng.normal(size=ROWS)], axis=1)
     latents = np.stack([before_b, of_a, of_a + 4 * rng.normal(size=ROWS), np.zeros(ROWS)], axis=1)  # the third leaks from the second
-    one = decide(latents, columns, threshold=0.2, one_each=True)
+    one = decide_edges(latents, columns, threshold=0.2, one_each=True)
     assert np.argwhere(one.causes).tolist() == [[0, 1]]
     assert np.argwhere(one.effects).tolist() == [[0, 1]]
     assert one.causes[0, 1] == pytest.approx(np.sqrt(np.var(3 * np.tanh(a)) / np.var(of_a)), abs=0.05)
-    many = decide(latents, columns, threshold=0.2, one_each=False)
+    many = decide_edges(latents, columns, threshold=0.2, one_each=False)
     assert {tuple(pair) for pair in np.argwhere(many.margins)} == {(0, 1), (0, 2), (1, 0)}
-    strict = decide(latents, columns, threshold=0.7, one_each=False)
+    strict = decide_edges(latents, columns, threshold=0.7, one_each=False)
     assert {tuple(pair) for pair in np.argwhere(strict.margins)} == {(0, 1), (1, 0)}
 
 
@@ -115,12 +165,12 @@ def test_columns_of_categories_join_the_matching_and_have_no_margin() -> None:
     latents = np.stack([effect, np.array([1.0, 3.0, -1.0])[code], 2.0 * disease, 2.0 * disease, np.zeros(ROWS)], axis=1)
     latents += np.array([0.0, 1, 1, 2, 1]) * rng.normal(size=(ROWS, 5))
     columns, kinds = np.stack([disease, cause, code], axis=1), ("binary", "continuous", "categorical")
-    one = decide(latents, columns, threshold=0.2, one_each=True, kinds=kinds)
+    one = decide_edges(latents, columns, threshold=0.2, one_each=True, kinds=kinds)
     assert np.argwhere(one.causes).tolist() == [[0, 2], [1, 0], [2, 1]]
     assert not one.effects.any()
     assert np.argwhere(one.margins).tolist() == [[1, 0]]
     assert one.causes[0, 2] == pytest.approx(2**-0.5, abs=0.04)
-    many = decide(latents, columns, threshold=0.2, one_each=False, kinds=kinds)
+    many = decide_edges(latents, columns, threshold=0.2, one_each=False, kinds=kinds)
     assert {tuple(pair) for pair in np.argwhere(many.causes + many.effects.T)} == {(0, 2), (0, 3), (1, 0), (2, 1)}
 
 
@@ -141,7 +191,7 @@ def test_too_little_data_and_constants_have_no_edges() -> None:
     rng = np.random.default_rng(7)
     noise = rng.normal(size=(60, 4))
     for latents, columns in ((noise[:10, :2], noise[:10, :2]), (np.zeros((60, 2)), noise), (noise, np.ones((60, 2))), (noise[:, :2], noise[:, 2:])):
-        found = decide(latents, columns, threshold=0.2, one_each=False)
+        found = decide_edges(latents, columns, threshold=0.2, one_each=False)
         assert not found.causes.any()
         assert not found.effects.any()
 

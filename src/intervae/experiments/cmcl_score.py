@@ -16,7 +16,7 @@ from intervae.discovery.knowledge import Knowledge
 from intervae.experiments.base import Numbers
 from intervae.metrics.graphs import graph_metrics
 from intervae.metrics.information import mic_matrix
-from intervae.models.cmcl_directions import decide
+from intervae.models.cmcl_directions import decide_edges
 
 NOISY = 0.1  # share of a latent's variance that is noise, from which on the edge that makes it is noisy
 JITTER = 1e-3  # standard deviations of noise in what a learner sees, so that a dead or a doubled latent is no column to refuse
@@ -154,7 +154,7 @@ def learner_table(codes: Codes, data: Dataset, seed: int) -> np.ndarray:
 
 def decided(table: np.ndarray, latents: int, *, threshold: float, one_each: bool) -> np.ndarray:
     """(m + d, m + d) weights of the edges that CMCL's last step would find in such a table."""
-    found = decide(table[:, :latents], table[:, latents:], threshold=threshold, one_each=one_each)
+    found = decide_edges(table[:, :latents], table[:, latents:], threshold=threshold, one_each=one_each)
     weights = np.zeros((table.shape[1], table.shape[1]))
     weights[latents:, :latents], weights[:latents, latents:] = found.causes, found.effects
     return weights

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -21,7 +20,7 @@ from intervae.data.base import Batch, Dataset, Spec, Split
 from intervae.discovery.design import refuse_collinear
 from intervae.errors import DataError
 from intervae.models.base import repeat_rows
-from intervae.models.cmcl_directions import decide
+from intervae.models.cmcl_directions import decide_edges
 from intervae.models.cmcl_queries import LABEL_BANK, CrossModalQueries
 from intervae.models.cmcl_rows import Acted, Look, bounded, exchange_column, largest_variance
 from intervae.models.cmcl_settings import CMCLSettings
@@ -428,13 +427,14 @@ class CMCL(CrossModalQueries):
 
         What is left of a latent that the decoder does not use may follow a column closely, but acting on it would change no picture.
         """
-        m, found = self.settings.latents, shown(self, part, FAINTEST)
-        decision = decide(
-            np.where(found, z.double().cpu().numpy(), 0.0),
+        m = self.settings.latents
+        decision = decide_edges(
+            z.double().cpu().numpy(),
             part.labels.double().cpu().numpy(),
             threshold=self.settings.edge_threshold,
             one_each=self.settings.one_each,
             kinds=[variable.kind for variable in self.spec.variables],
+            shown=shown(self, part, FAINTEST),
         )
         self.influence[m:, :m] = torch.as_tensor(decision.causes).to(self.influence)
         self.influence[:m, m:] = torch.as_tensor(decision.effects).to(self.influence)

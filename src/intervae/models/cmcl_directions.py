@@ -1,12 +1,14 @@
 """Which of a latent and a column causes the other, by the likelihood of both directions (ours; Mao et al. 2022 read it off W).
 
 A latent is known up to a monotone map that the model itself chose, so that only what no such map changes may decide. With S monotone and free,
-and noises e that are Gaussian and independent of the cause:
+and noises that are independent of the cause, e Gaussian (S would take up any other density):
 
     column -> latent    u has a density of its own;   S(z) = f(u) + e
-    latent -> column    S(z) is N(0, 1);              u = f(S(z)) + e
+    latent -> column    S(z) is N(0, 1);              u = f(S(z)) + n, n with a density of its own
 
-A column that is an effect has noise of the same size wherever it is seen from; one that is a cause, of a bent f, has not.
+The column's own density and that of n are chosen from the same family, or a skewed effect would be called a cause. A column that is an effect has
+noise of the same density wherever it is seen from; one that is a cause, of a bent f, has not. What finite rows of a column give to one side even
+where the latent has nothing to do with it (`margin_by_chance`) is taken off.
 A binary or categorical column tells nothing of that kind: whatever its joint distribution with the ranks of a latent, P(u | S(z)) can be it, so that
 latent -> column always fits. There the latent's own scale, which is the model's choice, has to break the tie, and the margin is 0.
 Shapes: N rows.
@@ -14,7 +16,7 @@ Shapes: N rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +34,7 @@ SLOPE_KNOTS = (0.005, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 0.995)  # quantiles b
 GRID = 201  # points at which S is summed up
 ROUGHNESS = 1e-3  # weight of the squared steps of log S' from knot to knot, which keeps it finite where there are no rows
 STEPS = 60  # of L-BFGS at most
+SHUFFLES = 6  # latents without any relation to a column, for what its density alone gives to a direction
 FEWEST = 20  # rows, below which nothing is decided
 LOG_TWO_PI_E = float(np.log(2 * np.pi) + 1)
 
@@ -39,26 +42,61 @@ LOG_TWO_PI_E = float(np.log(2 * np.pi) + 1)
 class Decision(NamedTuple):
     """Edges between m latents and d columns."""
 
-    causes: np.ndarray  # (d, m) the strength of column -> latent: root of the share of its variance that the better explained of the two owes
-    effects: np.ndarray  # (m, d) the strength of latent -> column; 0 where there is no edge
+    causes: np.ndarray  # (d, m) the strength of column -> latent, see `associations`; 0 where there is no edge
+    effects: np.ndarray  # (m, d) the strength of latent -> column
     margins: np.ndarray  # (d, m) nats for column -> latent, negative for latent -> column, 0 where there is no edge and for columns of categories
 
 
-def decide(latents: np.ndarray, columns: np.ndarray, *, threshold: float, one_each: bool, kinds: Sequence[str] | None = None) -> Decision:
+def decide_edges(
+    latents: np.ndarray,
+    columns: np.ndarray,
+    *,
+    threshold: float,
+    one_each: bool,
+    kinds: Sequence[str] | None = None,
+    shown: np.ndarray | None = None,
+    by_chance: Mapping[int, float] | None = None,
+) -> Decision:
     """Which latents (N, m) and columns (N, d) belong together, and which of the two is the cause.
 
     Arguments:
         threshold: root of the share of the variance that one of them must explain of the other.
         one_each: whether a node has one edge at most; if so, they are the one-to-one matching of the largest likelihood.
         kinds: (d,) continuous, binary or categorical; all continuous by default.
+        shown: (m,) latents that may have edges; all by default.
+        by_chance: column -> what is taken off its margins, where that is known from before; measured for all others.
     """
-    m, d = latents.shape[1], columns.shape[1]
-    counted = [kind != "continuous" for kind in kinds or ["continuous"] * d]
-    share, gain, margins = np.zeros((d, m)), np.full((d, m), -np.inf), np.zeros((d, m))
-    rising = [i for i in range(d) if np.ptp(columns[:, i]) > 0]
-    moving = [j for j in range(m) if np.ptp(latents[:, j]) > 0]
+    counted = [kind != "continuous" for kind in kinds or ["continuous"] * columns.shape[1]]
+    share, gain = associations(latents if shown is None else np.where(shown, latents, 0.0), columns, counted)
+    margins = np.zeros_like(share)
+    linked = (gain > 0) & (share >= threshold**2)
+    if one_each:
+        matched = np.zeros_like(linked)
+        matched[linear_sum_assignment(np.where(linked, gain, 0.0), maximize=True)] = True
+        linked &= matched
+    down, chance = np.zeros(share.shape, dtype=bool), dict(by_chance or {})
+    for i, j in zip(*map(np.ndarray.tolist, np.nonzero(linked)), strict=True):
+        if not counted[i]:
+            chance[i] = margin_by_chance(columns[:, i])[0] if i not in chance else chance[i]
+            margins[i, j] = margin(columns[:, i], latents[:, j]) - chance[i]
+        down[i, j] = (margin_of_scale(columns[:, i], latents[:, j]) if counted[i] else margins[i, j]) > 0
+    strength = np.sqrt(share)
+    return Decision(strength * (linked & down), (strength * (linked & ~down)).T, margins)
+
+
+def associations(latents: np.ndarray, columns: np.ndarray, counted: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
+    """How much latents (N, m) and columns (N, d), of which some are `counted` (categories), have to do with each other, in either direction.
+
+    Returns:
+        (d, m) the share of its variance that the better explained of the two owes to the other (a latent as normal scores, on which no monotone map
+        counts; of a column of categories always the latent's, between them), and (d, m) the gain in nats, -inf where one of the two is constant.
+    """
+    shape = columns.shape[1], latents.shape[1]
+    share, gain = np.zeros(shape), np.full(shape, -np.inf)
+    rising = [i for i in range(shape[0]) if np.ptp(columns[:, i]) > 0]
+    moving = [j for j in range(shape[1]) if np.ptp(latents[:, j]) > 0]
     if len(latents) < FEWEST or not rising or not moving:
-        return Decision(share, share.T.copy(), margins)
+        return share, gain
     z = np.stack([normal_scores(latents[:, j]) for j in moving], axis=1)
     for i in rising:
         share[i, moving], gain[i, moving] = explained(z, columns[:, i], counted[i])
@@ -66,18 +104,7 @@ def decide(latents: np.ndarray, columns: np.ndarray, *, threshold: float, one_ea
     for j, latent in zip(moving, z.T, strict=True):
         back = explained(columns[:, u], latent)
         share[u, j], gain[u, j] = np.maximum(share[u, j], back[0]), np.maximum(gain[u, j], back[1])
-    linked = (gain > 0) & (share >= threshold**2)
-    if one_each:
-        matched = np.zeros_like(linked)
-        matched[linear_sum_assignment(np.where(linked, gain, 0.0), maximize=True)] = True
-        linked &= matched
-    down = np.zeros((d, m), dtype=bool)
-    for i, j in zip(*np.nonzero(linked), strict=True):
-        if not counted[i]:
-            margins[i, j] = margin(columns[:, i], latents[:, j])
-        down[i, j] = (margin_of_scale(columns[:, i], latents[:, j]) if counted[i] else margins[i, j]) > 0
-    strength = np.sqrt(share)
-    return Decision(strength * (linked & down), (strength * (linked & ~down)).T, margins)
+    return share, gain
 
 
 def margin_of_scale(column: np.ndarray, latent: np.ndarray) -> float:
@@ -92,18 +119,43 @@ def margin_of_scale(column: np.ndarray, latent: np.ndarray) -> float:
 def margin(column: np.ndarray, latent: np.ndarray) -> float:
     """Nats by which N rows (N,) and (N,) speak for column -> latent; negative for latent -> column.
 
-    Standardising the column and any increasing or decreasing map of the latent leave it as it is. A column's own density is a Gaussian, or a
-    free one where that pays for its parameters (BIC).
+    Standardising the column and any increasing or decreasing map of the latent leave it as it is.
     """
-    column = column.astype(np.float64)
-    u, t = (column - column.mean()) / column.std(), normal_scores(latent)
-    rows = len(u)
-    gaussian = -0.5 * rows * LOG_TWO_PI_E
-    free = best_scale(u, np.ones((rows, 1))) - 0.5 * (len(SLOPE_KNOTS) - 1) * np.log(rows)
-    caused = max(gaussian, free) + best_scale(t, splines(u))
-    residual = t.var(), remainder(splines(t), u).var()
-    causing = -0.5 * rows * (2 * LOG_TWO_PI_E + np.log(residual).sum())
-    return float(caused - causing)
+    u = standardised(column)
+    return density(u) + _relation(u, normal_scores(latent))
+
+
+def _relation(u: np.ndarray, t: np.ndarray) -> float:
+    """The margin of a standardised column (N,) and the normal scores (N,) of a latent, but for the column's own density."""
+    return best_scale(t, splines(u)) - gaussian(t) - density(remainder(splines(t), u))
+
+
+def margin_by_chance(column: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation of `margin` of a column (N,) with latents that have nothing to do with it.
+
+    Not 0 where its density is not Gaussian: least squares that follow chance blur, say, the sharp ends of a uniform column. As only the ranks of a
+    latent count, this is the column's alone.
+    """
+    rng, u, scores = np.random.default_rng(0), standardised(column), normal_scores(np.arange(len(column)))
+    found = [_relation(u, rng.permutation(scores)) for _ in range(SHUFFLES)]
+    return density(u) + float(np.mean(found)), float(np.std(found, ddof=1))
+
+
+def standardised(values: np.ndarray) -> np.ndarray:
+    """(N,) with mean 0 and variance 1."""
+    values = values.astype(np.float64)
+    return (values - values.mean()) / values.std()
+
+
+def gaussian(x: np.ndarray) -> float:
+    """Log-likelihood of x (N,) under the Gaussian of its own mean and variance."""
+    return -0.5 * len(x) * (LOG_TWO_PI_E + float(np.log(np.maximum(x.var(), 1e-300))))
+
+
+def density(x: np.ndarray) -> float:
+    """Log-likelihood of x (N,): a Gaussian's, or that of a free density where it pays for its parameters (BIC)."""
+    free = best_scale(x, np.ones((len(x), 1))) - 0.5 * (len(SLOPE_KNOTS) - 1) * np.log(len(x)) if np.ptp(x) > 0 else -np.inf
+    return float(max(gaussian(x), free))
 
 
 def explained(effects: np.ndarray, cause: np.ndarray, counted: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -112,7 +164,7 @@ def explained(effects: np.ndarray, cause: np.ndarray, counted: bool = False) -> 
     Returns:
         (t,) share of its variance, corrected for the function's parameters, and (t,) the gain in nats less their price (BIC).
     """
-    basis = one_hot("", cause) if counted else splines((cause - cause.mean()) / cause.std())
+    basis = one_hot("", cause) if counted else splines(standardised(cause))
     rows, parameters = basis.shape
     left = remainder(basis, effects).var(axis=0) / effects.var(axis=0)
     gain = -0.5 * rows * np.log(np.maximum(left, 1e-300)) - 0.5 * (parameters - 1) * np.log(rows)

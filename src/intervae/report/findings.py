@@ -1,7 +1,7 @@
 """What a trained CMCL found between images and a table, with the confidence of every link: the numbers behind the page.
 
 Confidence: rows of latents and columns are drawn again with replacement, and on each such table links and directions are decided anew, as the
-model decides them: for numbers by `cmcl_directions.decide`, for binary and categorical columns (and with direction=networks for all) by
+model decides them: for numbers by `cmcl_directions.decide_edges`, for binary and categorical columns (and with direction=networks for all) by
 `discovery.additive`, which has the likelihood of the model's networks in closed form. The encoder is not trained again, so confidence is about
 what these latents tell, not about which latents another training would find.
 """
@@ -25,7 +25,7 @@ from intervae.discovery.base import FEWEST_ROWS, Discovery
 from intervae.discovery.knowledge import Knowledge
 from intervae.errors import DataError
 from intervae.models.base import ask
-from intervae.models.cmcl_directions import decide, normal_scores
+from intervae.models.cmcl_directions import decide_edges, normal_scores
 from intervae.models.cmcl_queries import CrossModalQueries
 
 MOST_ROWS = 1000  # latents and columns that are resampled; more take longer and change little
@@ -224,7 +224,7 @@ def relearn(
         found = additive(columns, names, kinds, seed=seed, knowledge=knowledge, threshold=settings.edge_threshold)
         if not numbers:
             return found
-        decided = decide(columns[:, latents], columns[:, numbers], threshold=settings.edge_threshold, one_each=settings.one_each)
+        decided = decide_edges(columns[:, latents], columns[:, numbers], threshold=settings.edge_threshold, one_each=settings.one_each)
         weights = np.array(found.graph.weights)
         weights[np.ix_(numbers, latents)] = decided.causes
         weights[np.ix_(latents, numbers)] = decided.effects
