@@ -37,7 +37,7 @@ from intervae.metrics.graphs import compare
 
 Learner = Callable[[np.ndarray], np.ndarray]  # (N, n) -> (n, n) of 0, 1 and -1
 MLP = ("notears-mlp", "dagma-mlp")
-BARS = {"notears-mlp": ("gcastle notears-mlp", 10), "dagma": ("dagma", 3), "dagma-mlp": ("dagma-mlp", 3), "ges-generalised": ("", 1)}
+BARS = {"notears-mlp": ("gcastle notears-mlp", 10), "dagma": ("dagma", 3), "dagma-mlp": ("dagma-mlp", 3)}
 
 
 def ours(method: str, **settings) -> Learner:

@@ -42,6 +42,16 @@ def test_a_linear_graph_with_equal_noises_is_found_in_its_units_with_its_weights
     assert len(found.notes) == 1
 
 
+@pytest.mark.parametrize("method", [*LINEAR, *NETWORKS])
+def test_the_warning_about_units_names_the_line_that_asked(method: str) -> None:
+    table, quick = equal_noises(60), {"steps": 2, "rounds": 1}
+    with pytest.warns(UnitsWarning) as by_name:
+        discover(table, method, standardise=False, **quick)
+    with pytest.warns(UnitsWarning) as by_itself:
+        METHODS[method](table.to_numpy(), list(table.columns), ["continuous"] * 4, standardise=False, **quick)
+    assert by_name[0].filename == by_itself[0].filename == __file__
+
+
 @pytest.mark.parametrize("method", NETWORKS)
 def test_a_curved_graph_is_found_by_networks_and_not_by_lines(method: str) -> None:
     rng = np.random.default_rng(1)

@@ -108,3 +108,29 @@ def test_adam_finds_the_least_squares_solution_without_penalty() -> None:
         others = [j for j in range(3) if j != effect]
         expected = np.linalg.lstsq(ready.inputs[:, others], ready.inputs[:, effect], rcond=None)[0]
         np.testing.assert_allclose(problem.strengths()[others, effect], expected, atol=1e-3)
+
+
+def test_after_a_retreat_fit_and_penalty_are_differentiated_at_the_same_point() -> None:
+    columns = np.random.default_rng(7).normal(size=(100, 3)).cumsum(axis=1)
+    names = ("a", "b", "c")
+    ready = design(columns, names, ("continuous",) * 3, standardise=True)
+    points: dict[str, list[torch.Tensor]] = {"fit": [], "penalty": []}
+    retreats = 0
+
+    class Watched(Linear):
+        def gradients(self) -> list[torch.Tensor]:
+            points["fit"].append(self.squares())
+            return super().gradients()
+
+    def penalty(squares: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        nonlocal retreats
+        if squares.max() > 0.09:  # outside the domain
+            retreats += 1
+            return torch.tensor(float("inf")), squares
+        points["penalty"].append(squares)
+        return squares.sum(), torch.ones_like(squares)
+
+    adam(Watched(ready, Knowledge().over(names), noise="equal", l1=0.0, device=CPU), penalty, steps=20, rate=0.1)
+    assert retreats > 0
+    for fit, constraint in zip(points["fit"], points["penalty"], strict=True):
+        torch.testing.assert_close(fit, constraint, rtol=0, atol=0)

@@ -8,6 +8,7 @@ exactly the best one in its order.
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -42,8 +43,8 @@ def adam(
     first = problem.parameters[0]
     last = torch.zeros_like(first)
     for step in range(1, steps + 1):
-        gradients = problem.gradients()
         slope = _slope_inside(problem, penalty, last) if penalty is not None else None
+        gradients = problem.gradients()  # where the retreat, if any, has ended
         if slope is not None:
             gradients[0] = torch.addcmul(gradients[0], problem.penalty_gradient(slope), problem.free, value=1 / weight)
         gradient = torch.cat([g.reshape(-1) for g in gradients])
@@ -165,8 +166,16 @@ def unit_notes(columns: np.ndarray, graph: CausalGraph, kinds: Sequence[str], st
     sorted_share = varsortability(columns, graph)
     told = "" if math.isnan(sorted_share) else f" (the variance grows along {sorted_share:.0%} of its paths)"
     note = f"standardise=False: this graph depends on the units of the columns{told}; another unit can turn its edges round."
-    warnings.warn(note, UnitsWarning, stacklevel=4)
+    warnings.warn(note, UnitsWarning, stacklevel=_level_of_the_caller())
     return (note,)
+
+
+def _level_of_the_caller() -> int:
+    """Of the first frame outside this package, as seen from the function that calls this one: `discover`, or a learner called by itself."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("intervae.discovery."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def check_settings(**settings: float) -> None:
