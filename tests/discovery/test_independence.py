@@ -111,6 +111,34 @@ def test_an_edge_that_could_run_either_way_is_said_to_be_ambiguous():
     assert set(found.ambiguous) == edges(found)
 
 
+def gaussian_chain(rows: int = 600) -> pd.DataFrame:
+    """a -> b -> c, linear and Gaussian: no direction shows."""
+    a, b, c = np.random.default_rng(7).normal(size=(3, rows))
+    b += a
+    c += b
+    return named({"c": c, "a": a, "b": b})
+
+
+def test_one_known_direction_settles_the_edges_that_data_leave_open():
+    alone = discover(gaussian_chain(), samples=SAMPLES)
+    assert {frozenset(edge) for edge in alone.ambiguous} == {frozenset("ab"), frozenset("bc")}
+    for known in ({"required": [["a", "b"]]}, {"forbidden": [["b", "a"]]}, {"tiers": [["a"], ["b", "c"]]}):
+        found = discover(gaussian_chain(), samples=SAMPLES, knowledge=known)
+        assert edges(found) == {("a", "b"), ("b", "c")}, known
+        assert found.ambiguous == [], known
+
+
+def test_a_required_cause_comes_first_and_a_forbidden_one_never_though_the_data_say_otherwise():
+    rng = np.random.default_rng(6)
+    a, other = rng.normal(size=(2, 600))
+    table = named({"b": a**2 + 0.5 * rng.normal(size=600), "a": a, "c": other})
+    found = discover(table, samples=SAMPLES, knowledge={"required": [["b", "a"], ["c", "a"]]}, max_parents=1)
+    assert {("b", "a"), ("c", "a")} <= edges(found)
+    assert found.order[-1] == "a"
+    assert sum(found.cost) > 1  # and says that the data speak against it
+    assert edges(discover(table, samples=SAMPLES, knowledge={"forbidden": [["a", "b"], ["b", "a"]]})) == set()
+
+
 def test_a_curved_edge_is_not_ambiguous():
     rng = np.random.default_rng(6)
     a = rng.normal(size=600)

@@ -73,6 +73,23 @@ def test_a_noise_free_collider_fits_better_the_wrong_way_round():
     assert found.graph.parents("sum") == []
 
 
+@pytest.mark.parametrize("mechanism", ["linear", "mlp"])
+def test_knowledge_turns_the_collider_the_right_way_round(mechanism):
+    known = {"tiers": [["left", "right"], ["sum"]], "required": [["left", "sum"]]}
+    noisy = collider() + 0.3 * np.random.default_rng(1).normal(size=(500, 3))
+    found = discover(noisy, "lagrangian", names=["left", "sum", "right"], knowledge=known, mechanism=mechanism, l1=0.02)
+    assert {edge[:2] for edge in found.graph.edges} == {("left", "sum"), ("right", "sum")}
+    for between in found.history:
+        assert not between[1].any()  # never an edge out of the sum
+
+
+def test_a_required_edge_is_not_taxed():
+    table = collider() + 0.5 * np.random.default_rng(2).normal(size=(500, 3))
+    scaled = (table - table.mean(0)) / table.std(0)
+    found = discover(table, "lagrangian", knowledge={"required": [["x0", "x1"]], "forbidden": [["x2", "x1"], ["x2", "x0"]]}, l1=0.5)
+    assert found.graph.weights[0, 1] == pytest.approx((scaled[:, 0] * scaled[:, 1]).mean(), abs=1e-3)  # the regression weight, not a shrunk one
+
+
 def test_networks_find_a_curve_that_a_linear_fit_cannot():
     rng = np.random.default_rng(4)
     cause = rng.uniform(-1.7, 1.7, size=300)

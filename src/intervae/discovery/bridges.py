@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ import numpy as np
 from intervae.causal.graph import CausalGraph
 from intervae.discovery.base import Discovery
 from intervae.discovery.design import refuse_collinear
-from intervae.discovery.patterns import member_of
+from intervae.discovery.knowledge import Allowed, Knowledge
+from intervae.discovery.patterns import close_arrows, member_of
 from intervae.errors import DataError, UsageError
 
 TESTS = ("fisherz", "kci", "chisq", "gsq")
@@ -27,12 +28,20 @@ ASSUMPTIONS = (
 
 
 def causal_learn_pc(
-    columns: np.ndarray, names: Sequence[str], kinds: Sequence[str], *, seed: int = 0, alpha: float = 0.05, test: str = "fisherz"
+    columns: np.ndarray,
+    names: Sequence[str],
+    kinds: Sequence[str],
+    *,
+    seed: int = 0,
+    knowledge: Knowledge | Mapping[str, Any] | None = None,
+    alpha: float = 0.05,
+    test: str = "fisherz",
 ) -> Discovery:
     """The PC algorithm (Spirtes and Glymour 1991) of causal-learn; every edge's weight is 1.
 
     Arguments:
         columns: (N, n).
+        knowledge: required and forbidden edges and tiers; a required edge stays though a test would take it out.
         alpha: level of each independence test.
         test: "fisherz" (linear Gaussian), "kci" (kernels; slow), "chisq" or "gsq" (all columns discrete).
     """
@@ -48,13 +57,26 @@ def causal_learn_pc(
             raise DataError(f"test={test!r} cannot use the categorical column {name!r}; leave it out, or use chisq where every column is discrete.")
     started = time.perf_counter()
     refuse_collinear(columns, names, kinds)
+    allowed = Knowledge.of(knowledge).over(names)
     search = _import("causallearn.search.ConstraintBased.PC")
-    found = search.pc(columns, alpha, test, show_progress=False)
-    return _discovery("causal-learn-pc", names, found.G.graph, started)
+    found = search.pc(columns, alpha, test, show_progress=False, background_knowledge=_background(allowed) if knowledge else None)
+    return _discovery("causal-learn-pc", names, found.G.graph, started, knowledge)
+
+
+def _background(allowed: Allowed) -> Any:
+    """What causal-learn calls background knowledge, over the names that it gives to columns."""
+    node = _import("causallearn.graph.GraphNode").GraphNode
+    known = _import("causallearn.utils.PCUtils.BackgroundKnowledge").BackgroundKnowledge()
+    nodes = [node(f"X{i + 1}") for i in range(len(allowed.edges))]
+    for j, i in np.argwhere(~allowed.edges & ~np.eye(len(nodes), dtype=bool)):
+        known.add_forbidden_by_node(nodes[j], nodes[i])
+    for j, i in np.argwhere(allowed.required):
+        known.add_required_by_node(nodes[j], nodes[i])
+    return known
 
 
 def causal_learn_ges(columns: np.ndarray, names: Sequence[str], kinds: Sequence[str], *, seed: int = 0) -> Discovery:
-    """GES by linear Gaussian BIC of causal-learn, to compare with `ges`; every edge's weight is 1.
+    """GES by linear Gaussian BIC of causal-learn, to compare with `ges`; it takes no prior knowledge, and every edge's weight is 1.
 
     Arguments:
         columns: (N, n).
@@ -76,14 +98,19 @@ def _import(module: str) -> Any:
         raise UsageError(f'this method needs causal-learn ({error}); install it with `pip install "intervae[causal-learn]"`.') from None
 
 
-def _discovery(method: str, names: Sequence[str], marks: np.ndarray, started: float) -> Discovery:
+def _discovery(
+    method: str, names: Sequence[str], marks: np.ndarray, started: float, knowledge: Knowledge | Mapping[str, Any] | None = None
+) -> Discovery:
     """What `discover` gives, from causal-learn's end marks (n, n)."""
-    pattern = pattern_from_marks(np.asarray(marks))
+    allowed = Knowledge.of(knowledge).over(names)
+    pattern = pattern_from_marks(np.asarray(marks)) & allowed.edges | allowed.required
+    if knowledge:
+        pattern = close_arrows(pattern)
     dag = member_of(pattern)
     notes: tuple[str, ...] = ()
     if dag is None:  # contradictory tests give patterns that no DAG has
         notes = ("the pattern that was found belongs to no DAG; its directions were kept from the first variables on where they agree.",)
-        dag = _any_dag(pattern)
+        dag = _any_dag(pattern, allowed)
     graph = CausalGraph(tuple(names), dag.astype(float))
     order = tuple(graph.topological_order)
     return Discovery(
@@ -105,8 +132,7 @@ def pattern_from_marks(marks: np.ndarray) -> np.ndarray:
     return joined & ~arrow.T
 
 
-def _any_dag(pattern: np.ndarray) -> np.ndarray:
+def _any_dag(pattern: np.ndarray, allowed: Allowed) -> np.ndarray:
     arrows = (pattern & ~pattern.T).astype(float)
     lines = np.triu(pattern & pattern.T) * 0.5
-    names = tuple(map(str, range(len(pattern))))
-    return CausalGraph(names, arrows + lines).to_acyclic().adjacency.astype(bool)
+    return allowed.acyclic(arrows + lines, 0.5) != 0

@@ -9,15 +9,16 @@ against that independence plus a fee per edge, and dynamic programming over the 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from intervae.causal.graph import CausalGraph
 from intervae.discovery.base import Discovery, random_rows, require_continuous
 from intervae.discovery.kernels import Centred, decades, dependence_p, gaussian_kernel, leave_one_out, standardise
+from intervae.discovery.knowledge import Allowed, Knowledge
 from intervae.errors import UsageError
 
 ASSUMPTIONS = (
@@ -46,11 +47,16 @@ class Judge:
         evidence: decades of p below which a dependence is taken for chance.
         fee: decades of evidence that one more edge must be worth.
         worse: standard errors by which a smaller parent set may miss more than the best one and still count as good as it.
-        max_parents: size of the largest parent set tried.
+        max_parents: size of the largest parent set tried (or of the required one, where that is larger).
+        allowed: which edges may and must be there.
     """
 
-    def __init__(self, columns: np.ndarray, *, resolution: float, evidence: float, fee: float, worse: float, max_parents: int) -> None:
+    def __init__(
+        self, columns: np.ndarray, *, resolution: float, evidence: float, fee: float, worse: float, max_parents: int, allowed: Allowed
+    ) -> None:
         self.columns = columns
+        self.required = [frozenset(np.flatnonzero(allowed.required[:, i]).tolist()) for i in range(columns.shape[1])]
+        self.optional = [frozenset(np.flatnonzero(allowed.edges[:, i]).tolist()) - self.required[i] for i in range(columns.shape[1])]
         self.resolution, self.evidence, self.fee, self.worse, self.max_parents = resolution, evidence, fee, worse, max_parents
         self._residuals: dict[Set, np.ndarray] = {}
         self._errors: dict[Set, np.ndarray] = {}
@@ -70,8 +76,13 @@ class Judge:
         return float(self._errors[parents][variable])
 
     def parents(self, before: Set, variable: int) -> Set:
-        """The smallest part of `before` that predicts the variable within the resolution or not significantly worse than the best part."""
-        candidates = [frozenset(c) for size in range(min(len(before), self.max_parents) + 1) for c in combinations(sorted(before), size)]
+        """The smallest part of `before` that predicts the variable within the resolution or not significantly worse than the best part.
+
+        Only parts with all required causes and no forbidden one are tried.
+        """
+        required, optional = self.required[variable], sorted(before & self.optional[variable])
+        room = max(0, min(len(optional), self.max_parents - len(required)))
+        candidates = [required.union(c) for size in range(room + 1) for c in combinations(optional, size)]
         errors = [self.error(c, variable) for c in candidates]
         best = candidates[int(np.argmin(errors))]
         good = [(len(c), e, i) for i, (c, e) in enumerate(zip(candidates, errors, strict=True)) if self._as_good(c, best, variable)]
@@ -113,7 +124,7 @@ class Judge:
 
 
 class Lattice:
-    """Dynamic programming over the subsets of the variables, from none placed to all placed, layer by layer.
+    """Dynamic programming over the subsets of the variables, from none placed to all placed, layer by layer; required causes come first.
 
     With at most `beam` subsets in every layer the search is exact; in a larger problem each layer keeps only its best `beam`.
     """
@@ -127,7 +138,7 @@ class Lattice:
         for _ in range(variables):
             reached: set[Set] = set()
             for before in layer:
-                for variable in sorted(self.everything - before):
+                for variable in sorted(v for v in self.everything - before if judge.required[v] <= before):
                     reached.add(self._step(judge, before, variable))
             layer = sorted(reached, key=lambda s: (self.arrived[s], sorted(s)))[:beam]
         self.remaining = self._least_remaining()
@@ -174,6 +185,7 @@ def independence(
     kinds: Sequence[str],
     *,
     seed: int = 0,
+    knowledge: Knowledge | Mapping[str, Any] | None = None,
     samples: int = 800,
     resolution: float = 0.05,
     evidence: float = 1.5,
@@ -188,6 +200,7 @@ def independence(
 
     Arguments:
         columns: (N, n) variables; the answer does not depend on their units.
+        knowledge: required and forbidden edges and tiers; a required cause is placed before its effect, a forbidden one is never a parent.
         samples: at most this many random rows are used; the time grows with their square.
         resolution: a variable is determined by others when they miss it by less than this share of its standard deviation.
         evidence: decades of p (1.5 is p = 0.03) below which a dependence is taken for chance.
@@ -203,7 +216,8 @@ def independence(
     variables = len(names)
     limit = max_parents if max_parents is not None else (variables - 1 if variables <= 8 else 3)
     table = standardise(random_rows(columns, samples, seed))
-    judge = Judge(table, resolution=resolution, evidence=evidence, fee=fee, worse=worse, max_parents=limit)
+    allowed = Knowledge.of(knowledge).over(names)
+    judge = Judge(table, resolution=resolution, evidence=evidence, fee=fee, worse=worse, max_parents=limit, allowed=allowed)
     lattice = Lattice(judge, variables, beam)
     order = lattice.order()
     placements = {v: lattice.placements[frozenset(order[:i]), v] for i, v in enumerate(order)}

@@ -6,7 +6,8 @@ It is here to be compared with: where labels are noise-free functions of each ot
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from intervae.causal.acyclicity import polynomial
 from intervae.causal.graph import CausalGraph
 from intervae.discovery.base import Discovery, random_rows
 from intervae.discovery.kernels import standardise
+from intervae.discovery.knowledge import Allowed, Knowledge
 from intervae.errors import DataError, UsageError
 
 MECHANISMS = ("linear", "mlp")
@@ -34,18 +36,20 @@ class Fit:
         targets: (N, n) labels as they are predicted: standardised, or 0 / 1.
         binary: (n,) where the prediction goes through the logistic function (Eq. 11).
         hidden: units of each variable's network g_i(A_i o u) (Eq. 2); 0 for the linear sum A^T u.
+        allowed: which edges may be there, and which must and so are not taxed; any may without.
     """
 
-    def __init__(self, inputs: Tensor, targets: Tensor, binary: Tensor, *, l1: float, hidden: int, seed: int) -> None:
-        self.inputs, self.targets, self.binary, self.l1 = inputs, targets, binary, l1
+    def __init__(self, inputs: Tensor, targets: Tensor, binary: Tensor, *, l1: float, hidden: int, seed: int, allowed: Allowed | None = None) -> None:
+        self.inputs, self.targets, self.binary = inputs, targets, binary
         self.n = n = inputs.shape[1]
         self.shapes = [(n,)] if hidden == 0 else [(n,), (n, n, hidden), (n, hidden), (n, hidden)]
         generator = torch.Generator().manual_seed(seed)
         nets = [torch.zeros(n, dtype=torch.float64)]
         nets += [torch.randn(shape, generator=generator, dtype=torch.float64) / shape[1] ** 0.5 for shape in self.shapes[1:]]
         self.start = torch.cat([torch.zeros(2 * n * n, dtype=torch.float64), *(net.flatten() for net in nets)]).numpy()
-        free = ~np.eye(n, dtype=bool).ravel()
-        part = [(0.0, None) if f else (0.0, 0.0) for f in free]  # the diagonal is masked
+        free, required = (~np.eye(n, dtype=bool), np.zeros((n, n), dtype=bool)) if allowed is None else (allowed.edges, allowed.required)
+        self.tax = l1 * torch.from_numpy(np.tile(~required.ravel(), 2).astype(np.float64))
+        part = [(0.0, None) if f else (0.0, 0.0) for f in free.ravel()]  # the diagonal is masked, and what is forbidden
         self.bounds = [*part, *part, *[(None, None)] * (len(self.start) - 2 * n * n)]
 
     def weights(self, flat: Tensor) -> Tensor:
@@ -71,7 +75,7 @@ class Fit:
         cycles = polynomial(self.weights(flat))
         split = 2 * self.n**2
         decay = 0.01 * (flat[split + self.n :] ** 2).sum()  # keeps the networks from taking over the scale that A gives up
-        return self.squared_errors(flat).sum() + self.l1 * flat[:split].sum() + decay + multiplier * cycles + penalty / 2 * cycles**2
+        return self.squared_errors(flat).sum() + self.tax @ flat[:split] + decay + multiplier * cycles + penalty / 2 * cycles**2
 
     def minimise(self, start: np.ndarray, multiplier: float, penalty: float, steps: int) -> np.ndarray:
         def value_and_gradient(point: np.ndarray) -> tuple[float, np.ndarray]:
@@ -89,6 +93,7 @@ def lagrangian(
     kinds: Sequence[str],
     *,
     seed: int = 0,
+    knowledge: Knowledge | Mapping[str, Any] | None = None,
     samples: int = 800,
     mechanism: str = "linear",
     hidden: int = 16,
@@ -104,6 +109,7 @@ def lagrangian(
 
     Arguments:
         columns: (N, n); continuous ones are standardised, binary ones go through the logistic function.
+        knowledge: required and forbidden edges and tiers.
         samples: at most this many random rows are used.
         mechanism: "linear" (Eq. 11) or "mlp", a network of the masked parents per variable (Eq. 2).
         hidden: units of such a network.
@@ -122,12 +128,12 @@ def lagrangian(
     codes = (table - columns.min(axis=0)) / (columns.max(axis=0) - columns.min(axis=0))
     scaled = standardise(table)
     inputs, targets = np.where(binary, 2.0 * codes - 1.0, scaled), np.where(binary, codes, scaled)
-    fit = Fit(
-        torch.from_numpy(inputs), torch.from_numpy(targets), torch.from_numpy(binary), l1=l1, hidden=hidden if mechanism == "mlp" else 0, seed=seed
-    )
+    allowed = Knowledge.of(knowledge).over(names)
+    arrays = (torch.from_numpy(array) for array in (inputs, targets, binary))
+    fit = Fit(*arrays, l1=l1, hidden=hidden if mechanism == "mlp" else 0, seed=seed, allowed=allowed)
     path = [torch.from_numpy(flat) for flat in _constrained_minimum(fit, tolerance, rounds, steps)]
     flat = path[-1]
-    graph = CausalGraph(tuple(names), fit.weights(flat).numpy()).threshold(threshold).to_acyclic()
+    graph = CausalGraph(tuple(names), allowed.acyclic(fit.weights(flat).numpy(), threshold))
     share = fit.squared_errors(flat).numpy() / targets.var(axis=0)
     order = tuple(graph.topological_order)
     return Discovery(

@@ -13,7 +13,7 @@ from intervae.discovery.ges import ges, ges_generalised
 from intervae.discovery.independence import independence
 from intervae.discovery.lagrangian import lagrangian
 from intervae.discovery.notears import notears, notears_mlp
-from intervae.errors import unknown
+from intervae.errors import UsageError, unknown
 
 METHODS: dict[str, Callable[..., Discovery]] = {
     "independence": independence,
@@ -47,13 +47,16 @@ def discover(
         names: one per column; a DataFrame brings its own.
         kinds: "continuous", "binary" or "categorical" per column; told from the values when not given.
         seed: which rows are drawn, and any other chance the method uses; same seed, same answer.
-        settings: the method's own, such as samples=500 or resolution=0.02; a misspelt one is refused.
+        settings: the method's own, such as samples=500 or resolution=0.02, and knowledge= of required and forbidden edges and tiers; a misspelt
+            one is refused.
     """
     if method not in METHODS:
         raise unknown("discovery method", method, METHODS)
     learner = METHODS[method]
     known = [name for name, parameter in inspect.signature(learner).parameters.items() if parameter.kind is parameter.KEYWORD_ONLY and name != "seed"]
     for name in settings:
+        if name == "knowledge" and name not in known:
+            raise UsageError(f"method {method!r} takes no prior knowledge; use 'ges', or any other method but this one.")
         if name not in known:
             raise unknown(f"setting of {method!r}", name, known)
     columns, checked, variable_kinds = read_table(table, names, kinds)
