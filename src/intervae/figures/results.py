@@ -227,7 +227,9 @@ def _draw_groups(axes: Axes, rows: Sequence[Row], groups: Sequence[tuple[str, st
     axes.plot([place for place, _ in papers], [value for _, value in papers], **PAPER)
     low = min(0.0, *(row["mean"] - row["std"] for row in rows))
     axes.set(xlim=(-0.55, len(groups) - 0.45), ylim=(low * 1.08, None))
-    axes.set_xticks(range(len(groups)), [wrap(" ".join(group).strip(), 130, SMALL) for group in groups])
+    one_data = len({data for data, _ in groups}) == 1 and all(variant for _, variant in groups)
+    names = [variant if one_data else f"{data} {variant}".strip() for data, variant in groups]
+    axes.set_xticks(range(len(groups)), [wrap(name, 110, SMALL) for name in names])
     axes.grid(False, axis="x")
     axes.axhline(0, color=RULE, linewidth=1)
     _number_axis(axes.yaxis)
