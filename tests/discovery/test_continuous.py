@@ -62,7 +62,7 @@ def test_a_curved_graph_is_found_by_networks_and_not_by_lines(method: str) -> No
     table = pd.DataFrame({"c": c, "b": b, "a": a})
     with pytest.warns(UnitsWarning):
         found = discover(table, method, standardise=False, steps=300, rounds=3, rate=0.02)
-    assert ("a", "b") in {edge[:2] for edge in found.graph.edges}
+    assert {edge[:2] for edge in found.graph.edges} == {("a", "b"), ("b", "c")}
     with pytest.warns(UnitsWarning):
         line = discover(table, "notears", standardise=False, **QUICK["notears"])
     assert ("a", "b") not in {edge[:2] for edge in line.graph.edges}
@@ -74,6 +74,9 @@ def test_standardised_by_default_the_units_change_nothing_and_no_warning_is_rais
     found = discover(table, method, **QUICK[method])
     scaled = discover(table * [100.0, 0.01, 3.0, -5.0], method, **QUICK[method])
     assert found.notes == ()
+    assert len(found.graph.edges) >= 3  # of the four there are; their directions do not show after standardising
+    if method in LINEAR:
+        np.testing.assert_allclose(np.abs(found.graph.weights), np.abs(scaled.graph.weights), atol=1e-6)
     assert (found.graph.adjacency == scaled.graph.adjacency).all()
 
 
@@ -140,15 +143,14 @@ def test_knowledge_is_also_a_mapping_and_is_checked() -> None:
 @pytest.mark.parametrize("method", ["notears-mlp", "dagma-mlp", "ges-generalised"])
 def test_mixed_kinds_give_an_edge_where_there_is_one_and_none_where_not(method: str) -> None:
     rng = np.random.default_rng(2)
-    group = rng.integers(0, 3, 400)
-    dose = np.array([-1.5, 0.0, 1.5])[group] + 0.7 * rng.normal(size=400)
-    age = rng.normal(size=400)
-    ill = rng.uniform(size=400) < 1 / (1 + np.exp(-4 * age))
+    group = rng.integers(0, 3, 800)
+    dose = np.array([-1.5, 0.0, 1.5])[group] + 0.7 * rng.normal(size=800)
+    age = rng.normal(size=800)
+    ill = rng.uniform(size=800) < 1 / (1 + np.exp(-4 * age))
     table = pd.DataFrame({"ill": ill, "dose": dose, "group": np.array(["low", "mid", "high"])[group], "age": age})
     found = discover(table, method, **({} if method.startswith("ges") else {"steps": 300, "rounds": 4, "rate": 0.02}))
     pairs = {frozenset(edge[:2]) for edge in found.graph.edges}
-    assert {frozenset(("dose", "group")), frozenset(("age", "ill"))} <= pairs
-    assert len(pairs) == 2 or method == "ges-generalised"  # which puts in one weak edge more
+    assert pairs == {frozenset(("dose", "group")), frozenset(("age", "ill"))}
     assert all(np.isfinite(found.cost))
 
 
