@@ -78,4 +78,4 @@ def oracle(data: Dataset, *edges: tuple[str, str, float], **settings: Any) -> Or
     return model.eval()
 
 
-TRUE = (("a", "z0", 0.8), ("z1", "b", 1.5), ("c", "z2", 0.9))
+TRUE = (("a", "z0", 0.8), ("z1", "b", 0.95), ("c", "z2", 0.9))

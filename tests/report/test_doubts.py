@@ -30,10 +30,12 @@ def kinds(said: list[Doubt]) -> list[str]:
     return [doubt.kind for doubt in said]
 
 
-def test_a_world_that_keeps_the_assumptions_raises_no_doubt() -> None:
+def test_a_world_that_keeps_the_assumptions_raises_no_doubt_but_of_the_directions_of_columns_of_categories() -> None:
     data = world()
     found = find(oracle(data, *TRUE), data, resamples=20)
-    assert doubts(found, data, column_dependences(data)) == []
+    said = doubts(found, data, column_dependences(data))
+    assert {doubt.kind for doubt in said} == {"no direction"}  # which no world can have
+    assert [doubt.about for doubt in said] == [("z1", "b"), ("c", "z2")]
 
 
 def test_a_world_that_breaks_them_is_doubted_by_name() -> None:
@@ -41,10 +43,10 @@ def test_a_world_that_breaks_them_is_doubted_by_name() -> None:
     data = world(line=True, twins=True)
     found = find(oracle(data, *TRUE), data, resamples=20)
     said = doubts(found, data, column_dependences(data))
-    assert sorted(kinds(said)) == ["dependent columns", "straight"]
+    assert sorted(kinds(said)) == ["dependent columns", "no direction", "no direction", "straight"]
     assert {"a", "d"} == set(said[0].about)
     assert "a and d depend on each other" in said[0].text
-    assert said[1].about == ("a", "z0")
+    assert [doubt.about for doubt in said if doubt.kind == "straight"] == [("a", "z0")]
 
 
 CASES: dict[str, tuple[LinkFound, str, str]] = {
@@ -52,6 +54,12 @@ CASES: dict[str, tuple[LinkFound, str, str]] = {
     "open": (replace(GOOD, direction=0.6), "direction open", "not settled, only 60%"),
     "turned": (replace(GOOD, direction=0.1), "direction open", "points the other way: only 10%"),
     "thin margin": (replace(GOOD, margin=1.2), "direction open", "by 1.2 nats only"),
+    "near shuffled rows": (
+        replace(GOOD, margin=12.0, chance=7.0),
+        "direction open",
+        "12.0 nats only; with its rows shuffled the column gives 7.0",
+    ),
+    "categories": (replace(GOOD, directed=False, direction=None, margin=None), "no direction", "a has categories"),
     "thin weights": (replace(GOOD, margin=None, backwards=0.75), "direction open", "nearly the same weight (0.75 against 0.80)"),
     "straight": (replace(GOOD, straight=True), "straight", "a straight line has no direction"),
     "not on new images": (replace(GOOD, held_out=-0.1), "not on new images", "predicts z0 no better"),
@@ -68,7 +76,14 @@ def test_each_weakness_of_a_link_is_said_once(case: str) -> None:
     assert text in said[0].text
     assert said[0].about == ("a", "z0")
     assert doubts(findings(GOOD), data, []) == []
+    assert doubts(findings(replace(GOOD, margin=15.0, chance=7.0)), data, []) == []
     assert kind in CHECKS
+
+
+def test_a_weak_link_of_a_column_of_categories_is_doubted_on_both_accounts() -> None:
+    said = doubts(findings(replace(GOOD, directed=False, present=0.4, cause="z1", effect="b")), world(700), [])
+    assert kinds(said) == ["weak link", "no direction"]
+    assert "b has categories" in said[1].text
 
 
 def test_a_relation_that_is_weak_with_and_without_the_table_is_no_copy() -> None:

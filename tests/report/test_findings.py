@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from oracle import TRUE, oracle, world
+from oracle import TRUE, VARIABLES, bent, drawn, oracle, world
 
+from intervae.data.base import Variable, build_dataset
 from intervae.report import findings
 from intervae.report.findings import explained_by_model, find, gather, is_straight
 
@@ -19,13 +20,18 @@ def found() -> findings.Findings:
     return find(oracle(data, *TRUE), data, resamples=25)
 
 
-def test_true_links_are_sure_and_so_is_their_direction(found: findings.Findings) -> None:
+def test_true_links_are_sure_and_so_is_their_direction_where_there_is_one(found: findings.Findings) -> None:
     assert [(link.cause, link.effect) for link in found.links] == [("z1", "b"), ("c", "z2"), ("a", "z0")]  # the strongest first
     for link in found.links:
         assert link.present is not None
         assert link.present > 0.9
-        assert link.direction is not None
-        assert link.direction > 0.9
+    by = {link.cause: link for link in found.links}
+    assert by["a"].directed
+    assert by["a"].direction > 0.9  # type: ignore[operator]
+    for other in ("z1", "c"):  # a binary and a categorical column
+        assert not by[other].directed
+        assert by[other].direction is None
+        assert by[other].margin is None
     assert found.resamples == 25
     assert found.unused == 0
     assert found.rows == (504, 56, 140)
@@ -37,8 +43,47 @@ def test_a_link_that_the_model_turned_round_or_made_up_is_doubted_by_the_resampl
     wrong = find(oracle(data, ("z0", "a", 0.8), ("b", "z1", 0.8), ("z2", "a", 0.4)), data, resamples=25)
     by = {(link.cause, link.effect): link for link in wrong.links}
     assert by["z0", "a"].direction < 0.1
-    assert by["b", "z1"].direction < 0.2  # type: ignore[operator]
+    assert by["b", "z1"].present > 0.9  # type: ignore[operator]
+    assert by["b", "z1"].direction is None
     assert by["z2", "a"].present < 0.1  # type: ignore[operator]
+
+
+def test_a_latent_that_no_picture_shows_takes_no_link_in_the_resamples_either() -> None:
+    """z2 follows a more closely than z0 does, but the decoder does not use it."""
+    rng = np.random.default_rng(4)
+    a, z1 = rng.normal(size=500), rng.normal(size=500)
+    b = (rng.random(500) < 1 / (1 + np.exp(-6 * z1))).astype(float)
+    latents = np.stack([bent(a, rng), z1, a + 0.01 * rng.normal(size=500)], axis=1)
+    data = build_dataset("dead", drawn(latents), np.stack([a, b], axis=1), VARIABLES[:2])
+    model = oracle(data, ("a", "z0", 0.8), ("z1", "b", 0.9), network="mlp")
+    assert [(link.cause, link.present) for link in find(model, data, resamples=3).links] == [("z1", 1), ("a", 0)]
+    with torch.no_grad():
+        next(iter(model.decoder.parameters()))[:, 2] = 0
+    assert model.visible(data.train).tolist() == [True, True, False]
+    assert [link.present for link in find(model, data, resamples=3).links] == [1, 1]
+
+
+def test_columns_of_categories_compete_for_latents_as_they_do_in_the_model() -> None:
+    """b and its noisy copy both follow z1; one edge each leaves the copy without, on every resample."""
+    rng = np.random.default_rng(5)
+    z = rng.normal(size=(500, 3))
+    b = rng.random(500) < 1 / (1 + np.exp(-6 * z[:, 1]))
+    copy = np.where(rng.random(500) < 0.2, ~b, b)
+    data = build_dataset("copies", drawn(z), np.stack([b, copy], axis=1).astype(float), [VARIABLES[1], Variable("copy", "binary")])
+    edges = (("z1", "b", 0.9), ("z1", "copy", 0.5))
+    assert [link.present for link in find(oracle(data, *edges), data, resamples=5).links] == [1, 0]
+    assert [link.present for link in find(oracle(data, *edges, one_each=False), data, resamples=5).links] == [1, 1]
+
+
+def test_strengths_with_and_without_the_table_are_those_of_the_models_own_decision() -> None:
+    data = world()
+    model = oracle(data)
+    z = model.encode(data.train.images)[..., 0]
+    model.decide(z, data.train)
+    for link in find(model, data, resamples=2).links:
+        assert link.alone == pytest.approx(link.strength, abs=0.03), link  # over all splits, not the training rows alone
+        assert 0.5 < link.strength <= 1
+    assert len(model.graph.edges) == 3
 
 
 def test_the_same_seed_gives_the_same_confidence() -> None:
@@ -51,7 +96,7 @@ def test_the_same_seed_gives_the_same_confidence() -> None:
 def test_the_number_of_resamples_keeps_the_time_and_too_few_rows_have_no_confidence(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def told(model: object, table: object, resamples: int, seed: int) -> tuple[None, int]:
+    def told(model: object, table: object, visible: object, resamples: int, seed: int) -> tuple[None, int]:
         asked.append(resamples)
         return None, 0
 

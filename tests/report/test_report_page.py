@@ -103,10 +103,14 @@ def test_the_page_stands_alone_and_its_pictures_can_be_read(page: str) -> None:
 
 def test_every_column_every_link_and_its_words_are_on_the_page(page: str) -> None:
     text = Reader(page).text
-    for words in ("a causes z0", "b is caused by z1", "c causes z2", "changing b would not change the picture", "No link was found for d."):
+    for words in ("a causes z0", "b goes with z1", "c goes with z2", "( z1 → b is the model's choice)", "No link was found for d."):
         assert words in text, words
+    for words in ("b is caused by z1", "c causes z2", "z1 causes b"):
+        assert words not in text, words
     assert "do( a = …)" in text or "do(a = …)" in text
-    assert "do(b = …): the picture does not change" in text
+    assert "do(b = …): the picture does not change, whatever the value, as the model takes b for an effect, which cannot be told" in text
+    assert text.count("sure of the link 100%; the direction cannot be told") == 4  # in short, and link by link
+    assert "no direction" in text.partition("Checked and in order")[0]
     assert "a and d depend on each other" in text
     assert "straight" not in text.partition("Checked and in order")[0]
     assert "share of 10 tables, of 700 rows" in text
@@ -123,6 +127,8 @@ def test_the_graph_has_an_arrow_for_every_link_that_ends_at_its_effect(page: str
     assert max(boxes[n] for n in "abc") < min(boxes[n] for n in ("z0", "z1", "z2"))
     kinds = re.findall(r'<g class="edge (\w+)"><path d="M([\d.]+) [\d.]+ C.* ([\d.]+) [\d.]+" marker-end', svg.replace("</g>", "</g>\n"))
     assert sorted(kind for kind, _, _ in kinds) == ["acts", "acts", "shows"]
+    assert svg.count("stroke-dasharray") == 2  # b and c, whose direction cannot be told
+    assert "z1 goes with b" in svg
     for kind, start, end in kinds:
         assert (float(end) > float(start)) is (kind == "acts")
 
@@ -143,7 +149,7 @@ def test_names_from_the_data_are_text_and_never_markup(tmp_path: Path) -> None:
     text = write_report(model, nasty, tmp_path, resamples=2).read_text(encoding="utf-8")
     reader = assert_stands_alone(text)
     assert NASTY in reader.text
-    assert "b</td> is caused by z1" in reader.text
+    assert "b</td> goes with z1" in reader.text
     assert "<no>, y&s" in reader.text
     assert 'What causes what: <b>data</b> & "co"' in reader.text
 

@@ -24,7 +24,6 @@ from intervae.models.cmcl_directions import decide_edges
 from intervae.models.cmcl_queries import LABEL_BANK, CrossModalQueries
 from intervae.models.cmcl_rows import Acted, Look, bounded, exchange_column, largest_variance
 from intervae.models.cmcl_settings import CMCLSettings
-from intervae.models.heat_maps import shown
 from intervae.models.ivae import as_inputs, inputs_of
 from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.images import build_decoder, build_encoder, dense_layers
@@ -36,7 +35,6 @@ from intervae.nets.per_node import PerNode
 
 MOST_CATEGORIES = 50  # of a column: what is seen once or twice cannot be learned
 BERNOULLI_NOISE = 0.5  # as which a Bernoulli likelihood sees a grey pixel
-FAINTEST = 0.01  # of the squared change of pixels that the most visible latent makes, below which one has no edges
 FASTER_FALL = 0.25  # of the cycles in an epoch, short of which their penalty grows tenfold
 
 
@@ -423,10 +421,7 @@ class CMCL(CrossModalQueries):
             self.networks.refit(inputs, targets, self.edges, seed=seed, **fit)
 
     def decide(self, z: Tensor, part: Split) -> None:
-        """Edges between latents (N, m) that pictures show and the columns of these rows, by the likelihood of both directions, into `influence`.
-
-        What is left of a latent that the decoder does not use may follow a column closely, but acting on it would change no picture.
-        """
+        """Edges between latents (N, m) that pictures show and the columns of these rows, by the likelihood of both directions, into `influence`."""
         m = self.settings.latents
         decision = decide_edges(
             z.double().cpu().numpy(),
@@ -434,7 +429,7 @@ class CMCL(CrossModalQueries):
             threshold=self.settings.edge_threshold,
             one_each=self.settings.one_each,
             kinds=[variable.kind for variable in self.spec.variables],
-            shown=shown(self, part, FAINTEST),
+            shown=self.visible(part),
         )
         self.influence[m:, :m] = torch.as_tensor(decision.causes).to(self.influence)
         self.influence[:m, m:] = torch.as_tensor(decision.effects).to(self.influence)

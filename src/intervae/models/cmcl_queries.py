@@ -9,21 +9,25 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from intervae.causal.do import Do, interventions, propagate
 from intervae.causal.gaussian import log_normal
 from intervae.causal.graph import CausalGraph
+from intervae.data.base import Split
 from intervae.errors import QueryError, unknown
 from intervae.models.base import Model, as_tensor, in_batches
 from intervae.models.cmcl_settings import CMCLSettings
+from intervae.models.heat_maps import shown
 from intervae.nets.latents import draw_samples
 from intervae.nets.likelihood import negative_log_likelihood
 from intervae.nets.node_networks import NodeNetworks
 from intervae.nets.norm import EPSILON, BatchNorm
 
 LABEL_BANK = 2048  # labels kept from the training split, from which sample() draws
+FAINTEST = 0.01  # of the squared change of pixels that the most visible latent makes, below which one has no edges
 
 
 class CrossModalQueries(Model):
@@ -108,10 +112,12 @@ class CrossModalQueries(Model):
     # ---- the graph --------------------------------------------------------------------------------------------------
     @property
     def graph(self) -> CausalGraph:
-        """Over the latents and then the columns, acyclic: where a cause explains enough of its effect (`edge_threshold`); empty before training.
+        """Over the latents and then the columns, acyclic: where one explains enough of the other (`edge_threshold`); empty before training.
 
-        A weight is the root of the explained share of the effect's variance (of a binary or categorical column, the spread of its logits): see
-        `NodeNetworks.influence`. On a cycle the weakest edge goes.
+        A weight between a latent and a column is the root of the share of its variance that the better explained of the two owes to the other; with
+        a binary or categorical column, of the latent's variance between its values (`cmcl_directions.associations`). With direction=networks, and
+        among latents or columns, it is that of the effect, of a binary or categorical one the spread of its logits (`NodeNetworks.influence`).
+        On a cycle the weakest edge goes.
         """
         return CausalGraph(self.node_names, self.influence.double().cpu().numpy()).threshold(self.settings.edge_threshold).to_acyclic()
 
@@ -119,6 +125,13 @@ class CrossModalQueries(Model):
     def graph_mask(self) -> Tensor:
         """(p, p) of 0 and 1."""
         return torch.as_tensor(self.graph.adjacency, dtype=self.edges.dtype, device=self.edges.device)
+
+    def visible(self, split: Split) -> np.ndarray:
+        """(m,) which latents the pictures of a split show; no others have edges.
+
+        What is left of a latent that the decoder does not use may follow a column closely, but acting on it would change no picture.
+        """
+        return shown(self, split, FAINTEST)
 
     # ---- latents ----------------------------------------------------------------------------------------------------
     @property
@@ -138,8 +151,8 @@ class CrossModalQueries(Model):
                     "or make it with label_dropout=0.5."
                 )
             return in_batches(lambda part: self.posterior(self.embed(part)[0])[0], x)[..., None]
-        u, shown = self.inputs(self.as_labels(labels, len(x))), float(self.settings.label_dropout < 1)
-        return in_batches(lambda part, some: self.posterior(self.embed(part)[0], some, torch.full_like(some[:, :1], shown))[0], x, u)[..., None]
+        u, told = self.inputs(self.as_labels(labels, len(x))), float(self.settings.label_dropout < 1)
+        return in_batches(lambda part, some: self.posterior(self.embed(part)[0], some, torch.full_like(some[:, :1], told))[0], x, u)[..., None]
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:

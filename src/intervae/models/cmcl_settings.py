@@ -52,7 +52,7 @@ class CMCLSettings:
     largest_penalty: float = 1e8  # of cycles; what single precision can bear
     direction: Literal["likelihood", "networks"] = "likelihood"  # what decides on edges: the likelihood of both ways, or W
     one_each: bool = True  # whether a latent or column has one edge at most, as in the paper's worlds; not with direction=networks
-    edge_threshold: float = 0.2  # root of the share of an effect's variance that a cause must explain to be one in `graph`
+    edge_threshold: float = 0.2  # root of the share of its variance that one of two nodes must owe to the other for an edge in `graph`
     refit_steps: int = 300  # of f, once the edges are decided on; 0 leaves f as it was
     contrast_start: float = 0.2  # share of training after which the contrast begins
     contrast_threshold: float = 0.3  # share of the largest W below which there is no edge for the contrast

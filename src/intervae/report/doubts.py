@@ -19,6 +19,7 @@ SIGNIFICANT = 0.01  # p of a dependence between columns, all pairs together (Hol
 SURE = 0.7  # share of resamples, below which a link or its direction is doubted
 THIN = 0.1  # share by which one direction must exceed the other in the model's own weights
 THIN_NATS = 3.0  # by which the rows must speak for one direction, where that was measured: odds of 20 to 1
+CHANCES = 2.0  # standard deviations of the margin of shuffled rows that it must exceed as well
 FEW_ROWS, FEW_PER_NODE = 300, 15  # training images, in all and for each latent and column
 FEW_OF_CATEGORY = 10  # training images of a category
 
@@ -53,6 +54,7 @@ class Doubt:
 CHECKS = {
     "dependent columns": "columns of the table are independent of each other",
     "several edges": "every latent and every column has at most one link",
+    "no direction": "links are with columns of numbers, whose direction data can tell",
     "direction open": f"the direction of every link is the same in {SURE:.0%} of the resampled tables, and clear in the model's own weights",
     "straight": "links between numbers are curved, not straight",
     "weak link": f"every link is there in {SURE:.0%} of the resampled tables",
@@ -157,22 +159,18 @@ def _several_edges(found: Findings) -> list[Doubt]:
 def _of_link(link: LinkFound, found: Findings) -> list[Doubt]:
     pair, said = (link.cause, link.effect), []
     name = f"{link.cause} → {link.effect}"
-    if link.present is not None and link.present < SURE:
+    weak = link.present is not None and link.present < SURE
+    if weak:
         said.append(Doubt("weak link", pair, f"{name}: in only {link.present:.0%} of the resampled tables are the two linked at all."))
-    elif link.straight:
+    if not link.directed:
+        column = link.effect if link.cause in found.latents else link.cause
         text = (
-            "the relation is a straight line, as far as can be seen, and a straight line has no direction: the arrow may as well point the other way."
+            f"{column} has categories, and a latent is known only up to a transformation that the model chose: whichever of the two is the cause, "
+            "the same rows could come out. The arrow is the model's choice and no evidence."
         )
-        said.append(Doubt("straight", pair, f"{name}: {text}"))
-    elif link.direction is not None and link.direction < SURE:
-        point = f"only {link.direction:.0%} of the resampled tables in which the two are linked point this way"
-        text = f"the direction is not settled, {point}." if link.direction >= 0.5 else f"the table points the other way: {point}."
-        said.append(Doubt("direction open", pair, f"{name}: {text}"))
-    elif link.margin is not None and link.margin < THIN_NATS:
-        said.append(Doubt("direction open", pair, f"{name}: the rows speak for this direction by {link.margin:.1f} nats only."))
-    elif link.backwards > (1 - THIN) * link.strength:
-        text = f"the model gives the other direction nearly the same weight ({link.backwards:.2f} against {link.strength:.2f})."
-        said.append(Doubt("direction open", pair, f"{name}: {text}"))
+        said.append(Doubt("no direction", pair, f"{name}: {text}"))
+    elif not weak:
+        said += _of_direction(link)
     if link.held_out <= 0:
         text = f"on the {found.rows[2]} test images the model predicts {link.effect} no better than its mean or its shares do."
         said.append(Doubt("not on new images", pair, f"{name}: {text}"))
@@ -184,6 +182,25 @@ def _of_link(link: LinkFound, found: Findings) -> list[Doubt]:
         )
         said.append(Doubt("copied", pair, f"{name}: {text}"))
     return said
+
+
+def _of_direction(link: LinkFound) -> list[Doubt]:
+    """The first of what speaks against the direction of a link that has one."""
+    kind, text = "direction open", ""
+    if link.straight:
+        kind = "straight"
+        text = (
+            "the relation is a straight line, as far as can be seen, and a straight line has no direction: the arrow may as well point the other way."
+        )
+    elif link.direction is not None and link.direction < SURE:
+        point = f"only {link.direction:.0%} of the resampled tables in which the two are linked point this way"
+        text = f"the direction is not settled, {point}." if link.direction >= 0.5 else f"the table points the other way: {point}."
+    elif link.margin is not None and link.margin < max(THIN_NATS, CHANCES * (link.chance or 0.0)):
+        beside = "" if link.chance is None else f"; with its rows shuffled the column gives {link.chance:.1f} to one direction or the other"
+        text = f"the rows speak for this direction by {link.margin:.1f} nats only{beside}."
+    elif link.backwards > (1 - THIN) * link.strength:
+        text = f"the model gives the other direction nearly the same weight ({link.backwards:.2f} against {link.strength:.2f})."
+    return [Doubt(kind, (link.cause, link.effect), f"{link.cause} → {link.effect}: {text}")] if text else []
 
 
 def _few_rows(found: Findings, data: Dataset) -> list[Doubt]:

@@ -69,7 +69,7 @@ def graph_svg(found: Findings) -> str:
     parts += [_node(node, *boxes[node], "column" if node in columns else "latent") for node in (*left, *right)]
     heads = f'<text class="head" x="{aside + 2 + widths[0] / 2:.0f}" y="12">table</text>'
     heads += f'<text class="head" x="{aside + 2 + widths[0] + GAP + widths[1] / 2:.0f}" y="12">picture</text>'
-    told = "; ".join(f"{link.cause} causes {link.effect}" for link in found.links)
+    told = "; ".join(f"{link.cause} {'causes' if link.directed else 'goes with'} {link.effect}" for link in found.links)
     markers = "".join(
         f'<marker id="tip-{kind}" class="{kind}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="9" markerHeight="9" '
         f'markerUnits="userSpaceOnUse" orient="auto-start-reverse"><path d="M0 0 10 5 0 10z"/></marker>'
@@ -111,12 +111,14 @@ def _arrow(link: LinkFound, boxes: dict[str, tuple[float, float, float]], column
         reach = (end - start) / 3
         path = f"M{start:.1f} {y1:.1f} C{start + reach:.1f} {y1:.1f} {end - reach:.1f} {y2:.1f} {end:.1f} {y2:.1f}"
         middle = ((start + end) / 2, (y1 + y2) / 2)
-    sure = 1.0 if link.present is None else link.present * (link.direction or 0.0)
+    sure = 1.0 if link.present is None else link.present * ((link.direction or 0.0) if link.directed else 1.0)
+    style = f"stroke-width:{1.2 + 2.2 * link.strength / strongest:.2f};opacity:{0.35 + 0.65 * sure:.2f}"
+    style += "" if link.directed else ";stroke-dasharray:6 4"
     label = f"{link.strength:.2f}" + ("" if link.present is None else f" · {sure:.0%}")
     half = 3.4 * len(label) + 5
     return (
-        f'<g class="edge {kind}"><path d="{path}" marker-end="url(#tip-{kind})" style="stroke-width:{1.2 + 2.2 * link.strength / strongest:.2f};'
-        f'opacity:{0.35 + 0.65 * sure:.2f}"/><rect class="under" x="{middle[0] - half:.1f}" y="{middle[1] - 9:.1f}" width="{2 * half:.1f}" '
+        f'<g class="edge {kind}"><path d="{path}" marker-end="url(#tip-{kind})" style="{style}"/>'
+        f'<rect class="under" x="{middle[0] - half:.1f}" y="{middle[1] - 9:.1f}" width="{2 * half:.1f}" '
         f'height="18" rx="4"/><text x="{middle[0]:.1f}" y="{middle[1] + 4:.1f}">{label}</text></g>'
     )
 

@@ -91,7 +91,10 @@ def _in_short(found: Findings, said: list[Doubt]) -> str:
 
 def _sentence(link: LinkFound, found: Findings) -> str:
     cause, effect = (f'<span class="name">{words(name)}</span>' for name in (link.cause, link.effect))
-    if link.cause not in found.latents and link.effect in found.latents:
+    if not link.directed:
+        column, latent = (effect, cause) if link.cause in found.latents else (cause, effect)
+        text = f"{column} goes with {latent}; which of the two is the cause cannot be told ({cause} → {effect} is the model's choice)"
+    elif link.cause not in found.latents and link.effect in found.latents:
         text = f'{cause} <span class="acts-word">causes</span> {effect}: changing {cause} would change the picture'
     elif link.cause in found.latents and link.effect not in found.latents:
         text = f'{effect} <span class="shows-word">is caused by</span> {cause}: what {cause} shows in the picture makes {effect}'
@@ -115,6 +118,8 @@ def _trend(link: LinkFound) -> str:
 def _sure(link: LinkFound) -> str:
     if link.present is None:
         return "too few rows to tell how sure that is"
+    if not link.directed:
+        return f"sure of the link {link.present:.0%}; the direction cannot be told"
     return f"sure of the link {link.present:.0%}, of the direction {'–' if link.direction is None else f'{link.direction:.0%}'}"
 
 
@@ -138,8 +143,8 @@ def _graph(found: Findings) -> str:
         return ""
     sure = "strength · confidence" if found.confidence is not None else "strength"
     caption = (
-        f"On the arrows: {sure}. Blue: a column acts on the picture. Orange: the picture shows the cause of a column. Strength is the root of the "
-        "share of the effect's variance that the cause explains (of a binary or categorical effect, the spread of its logits)."
+        f"On the arrows: {sure}. Blue: a column acts on the picture. Orange: the picture shows the cause of a column. Dashed: the direction "
+        f"cannot be told. Strength is {_strength(found)}."
     )
     if found.confidence is not None:
         lost = f" ({found.unused} could not be used)" if found.unused else ""
@@ -148,6 +153,15 @@ def _graph(found: Findings) -> str:
             f"arrow is found again ({found.seconds:.0f} s). The encoder was not trained again: it is about these latents."
         )
     return f'<section><h2>The graph</h2><figure class="scroll">{graph_svg(found)}<figcaption>{caption}</figcaption></figure></section>'
+
+
+def _strength(found: Findings) -> str:
+    if not found.by_likelihood:
+        return "the root of the share of the effect's variance that the cause explains (of a binary or categorical effect, the spread of its logits)"
+    return (
+        "the root of the share of its variance that one of the two owes to the other, of the better explained one; where a column has categories, of "
+        "the latent's variance between them"
+    )
 
 
 def _columns(found: Findings, said: list[Doubt]) -> str:
@@ -163,7 +177,8 @@ def _columns(found: Findings, said: list[Doubt]) -> str:
     head = "".join(f"<th>{h}</th>" for h in heads[0]) + "".join(f'<th class="number">{h}</th>' for h in heads[1])
     note = (
         "Sure of the link: share of the resampled tables in which the two have an arrow either way; of the direction: share of those that point as "
-        "told; on test images: share of the effect's variance that the model predicts there, or of its log-likelihood if it is not a number."
+        "told (– where it cannot be told); on test images: share of the effect's variance that the model predicts there, or of its log-"
+        "likelihood if it is not a number."
     )
     table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
     return f'<section><h2>Column by column</h2>{table}<p class="note">{note}</p></section>'
@@ -171,6 +186,8 @@ def _columns(found: Findings, said: list[Doubt]) -> str:
 
 def _in_words(link: LinkFound, column: str) -> str:
     other = link.effect if link.cause == column else link.cause
+    if not link.directed:
+        return f"goes with {words(other)}{_trend(link)}."
     word = '<span class="acts-word">causes</span>' if link.cause == column else '<span class="shows-word">is caused by</span>'
     return f"{word} {words(other)}{_trend(link)}."
 
@@ -198,7 +215,8 @@ def _links(model: CrossModalQueries, data: Dataset, found: Findings, said: list[
             pieces.append(link_strip(model, data, link.cause))
         elif link.effect in data.names and not acts(found, link.effect):
             effect = words(link.effect)
-            pieces.append(f'<p class="note">do({effect} = …): the picture does not change, whatever the value, as {effect} is only an effect.</p>')
+            why = f"{effect} is only an effect" if link.directed else f"the model takes {effect} for an effect, which cannot be told"
+            pieces.append(f'<p class="note">do({effect} = …): the picture does not change, whatever the value, as {why}.</p>')
         latents = [node for node in (link.cause, link.effect) if node in found.latents]
         pieces += [link_heat_maps(model, data, latent, link) for latent in latents]
         cards.append(f"<article>{''.join(pieces)}</article>")
