@@ -21,9 +21,9 @@ SIDE = ("metrics", "figures")  # know arrays, graphs, variables and simulators
 
 
 def part_of(path: Path) -> str:
-    """The part of the house that a file belongs to: `models` for models/base.py, `cli` for cli.py, "" for the package itself."""
+    """The part of the house that a file belongs to: `models` for models/base.py, `cli` for cli.py and __main__.py, "" for the package itself."""
     first = path.relative_to(SOURCE).parts[0]
-    return "" if first == "__init__.py" else first.removesuffix(".py")
+    return {"__init__.py": "", "__main__.py": "cli"}.get(first, first.removesuffix(".py"))
 
 
 def layers() -> list[set[str]]:

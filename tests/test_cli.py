@@ -112,6 +112,11 @@ def plain(text: str) -> bool:
     return not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text)
 
 
+def test_the_package_can_be_run_as_a_module() -> None:
+    shown = subprocess.run([sys.executable, "-m", "intervae", "--help"], capture_output=True, text=True, env=ENVIRONMENT, check=True)
+    assert "reproduce" in shown.stdout
+
+
 # ---- help, quickly --------------------------------------------------------------------------------------------------
 def test_help_comes_at_once_and_without_torch(tmp_path: Path) -> None:
     script = (
