@@ -14,7 +14,7 @@ from intervae.errors import DataError, UsageError
 LINEAR, NETWORKS = ("notears", "dagma"), ("notears-mlp", "dagma-mlp")
 QUICK = {"notears": {"steps": 300, "rate": 0.01, "rounds": 8}, "dagma": {"steps": 300, "rate": 0.01, "rounds": 4}}
 QUICK |= {"notears-mlp": {"steps": 100, "rounds": 3, "rate": 0.03}, "dagma-mlp": {"steps": 100, "rounds": 3, "rate": 0.03}}
-OWN = (*LINEAR, *NETWORKS, "ges", "ges-generalised")
+NOISE_FREE = ("independence", "lagrangian")  # take labels that are functions of each other
 
 
 def equal_noises(rows: int = 500, seed: int = 0) -> pd.DataFrame:
@@ -167,18 +167,68 @@ def test_words_and_booleans_of_a_data_frame_become_codes() -> None:
         read_table(frame, None, None)
 
 
-@pytest.mark.parametrize("method", OWN)
+@pytest.mark.parametrize("method", METHODS)
 def test_bad_tables_get_one_sentence(method: str) -> None:
     good = equal_noises(100)
     for table, words in (
         (good.assign(e=1.0), "column 'e' is constant"),
         (good.assign(e=np.where(np.arange(100) == 7, np.nan, np.arange(100))), "column 'e' is nan in row 7"),
-        (good.assign(e=2 * good.a - good.b + 1), "column 'e' is a linear combination of 'b', 'a'"),
-        (good.assign(e=good.a), "linear combination of 'a'"),
         (good.iloc[:20], "20 rows are too few"),
     ):
         with pytest.raises(DataError, match=words):
             discover(table, method)
+
+
+TWINS = [("e", lambda t: 2 * t.a - t.b + 1, "column 'e' is a linear combination of 'b', 'a'"), ("e", lambda t: t.a, "linear combination of 'a'")]
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in NOISE_FREE])
+def test_collinear_columns_are_refused(method: str) -> None:
+    good = equal_noises(100)
+    for name, column, words in TWINS:
+        with pytest.raises(DataError, match=words):
+            discover(good.assign(**{name: column(good)}), method)
+
+
+@pytest.mark.parametrize("method", NOISE_FREE)
+def test_methods_for_labels_without_noise_take_collinear_columns_and_say_so(method: str) -> None:
+    good, quick = equal_noises(100), {"rounds": 3, "steps": 50} if method == "lagrangian" else {}
+    assert discover(good, method, **quick).notes == ()
+    for name, column, words in TWINS:
+        found = discover(good.assign(**{name: column(good)}), method, **quick)
+        assert len(found.notes) == 1
+        assert words in found.notes[0]
+        assert "may be a guess" in found.notes[0]
+        assert found.graph.is_acyclic
+
+
+def test_a_copied_column_is_linked_to_its_twin_and_the_direction_stays_open() -> None:
+    good = equal_noises(100)
+    assert {frozenset(edge) for edge in discover(good.assign(e=good.a), "independence").ambiguous} >= {frozenset("ae")}
+
+
+def twin_words(rows: int = 200) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    town = rng.integers(0, 4, rows)
+    return pd.DataFrame({"x": rng.normal(size=rows) + town, "town": np.array(list("pqrs"))[town], "code": np.array(["K3", "A1", "Z9", "C2"])[town]})
+
+
+@pytest.mark.parametrize("method", [*NETWORKS, "ges-generalised"])
+def test_two_categorical_columns_that_say_the_same_are_refused(method: str) -> None:
+    table = twin_words()
+    with pytest.raises(DataError, match="column 'code' says the same as 'town', each value of one going with one value of the other; leave one"):
+        discover(table, method)
+    numbered = table.assign(code=table.code.map({"K3": 5.0, "A1": 1.0, "Z9": 2.5, "C2": 0.0}))  # the same said in numbers
+    with pytest.raises(DataError, match="column 'code' says the same as 'town'"):
+        discover(numbered, method)
+    nearly = table.assign(code=np.where(np.arange(len(table)) == 3, "other", table.code))  # one row apart: not the same any more
+    found = discover(nearly, method, **({"samples": 100} if method == "ges-generalised" else QUICK[method]))
+    assert {"town", "code"} in [set(edge[:2]) for edge in found.graph.edges]
+
+
+def test_a_column_that_another_determines_but_does_not_determine_it_is_taken() -> None:
+    table = twin_words().assign(code=lambda t: np.where(t.town.isin(["p", "q"]), "north", "south"))  # a town's land, binary
+    assert {"town", "code"} in [set(edge[:2]) for edge in discover(table, "ges-generalised").graph.edges]
 
 
 @pytest.mark.parametrize("method", [*NETWORKS, "ges-generalised"])

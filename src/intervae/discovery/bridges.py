@@ -15,7 +15,7 @@ import numpy as np
 
 from intervae.causal.graph import CausalGraph
 from intervae.discovery.base import Discovery
-from intervae.discovery.design import refuse_collinear
+from intervae.discovery.design import refuse_collinear, refuse_same_categories
 from intervae.discovery.knowledge import Allowed, Knowledge
 from intervae.discovery.patterns import close_arrows, member_of
 from intervae.errors import DataError, UsageError
@@ -57,6 +57,7 @@ def causal_learn_pc(
             raise DataError(f"test={test!r} cannot use the categorical column {name!r}; leave it out, or use chisq where every column is discrete.")
     started = time.perf_counter()
     refuse_collinear(columns, names, kinds)
+    refuse_same_categories(columns, names, kinds)
     allowed = Knowledge.of(knowledge).over(names)
     search = _import("causallearn.search.ConstraintBased.PC")
     found = search.pc(columns, alpha, test, show_progress=False, background_knowledge=_background(allowed) if knowledge else None)

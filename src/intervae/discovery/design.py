@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -75,13 +76,46 @@ def _centred(block: np.ndarray, standardise: bool) -> np.ndarray:
 def refuse_collinear(columns: np.ndarray, names: Sequence[str], kinds: Sequence[str]) -> None:
     """Refuse columns that are linear combinations of others: then the edges among them have no answer."""
     chosen = [i for i, kind in enumerate(kinds) if kind != "categorical"]
-    scaled = (columns[:, chosen] - columns[:, chosen].mean(axis=0)) / columns[:, chosen].std(axis=0)
-    if len(scaled) <= scaled.shape[1]:
+    if len(columns) <= len(chosen):
         raise DataError(f"{len(columns)} rows for {len(chosen)} columns leave nothing to judge a graph by; give more rows than columns.")
+    found = linear_combination(columns, names, kinds)
+    if found is not None:
+        raise DataError(f"{found}; leave it out.")
+
+
+def refuse_same_categories(columns: np.ndarray, names: Sequence[str], kinds: Sequence[str]) -> None:
+    """Refuse a categorical column that says the same as another one in other words or numbers: either could be the cause."""
+    twins = same_categories(columns, kinds)
+    if twins is not None:
+        one, other = names[twins[0]], names[twins[1]]
+        raise DataError(f"column {other!r} says the same as {one!r}, each value of one going with one value of the other; leave one of them out.")
+
+
+def linear_combination(columns: np.ndarray, names: Sequence[str], kinds: Sequence[str]) -> str | None:
+    """The first column that is a linear combination of those before it, in words; None where there is none. Categories are left out."""
+    chosen = [i for i, kind in enumerate(kinds) if kind != "categorical"]
+    scaled = (columns[:, chosen] - columns[:, chosen].mean(axis=0)) / columns[:, chosen].std(axis=0)
     left = np.abs(np.diagonal(np.linalg.qr(scaled, mode="r"))) ** 2 / len(scaled)  # variance of each that those before it leave
     bad = np.flatnonzero(left < SMALLEST_SHARE)
-    if len(bad):
-        target = int(bad[0])
-        weights = np.linalg.lstsq(scaled[:, :target], scaled[:, target], rcond=None)[0]
-        others = [names[chosen[j]] for j in np.flatnonzero(np.abs(weights) > 1e-6)]
-        raise DataError(f"column {names[chosen[target]]!r} is a linear combination of {', '.join(map(repr, others))}; leave it out.")
+    if not len(bad):
+        return None
+    target = int(bad[0])
+    weights = np.linalg.lstsq(scaled[:, :target], scaled[:, target], rcond=None)[0]
+    others = [names[chosen[j]] for j in np.flatnonzero(np.abs(weights) > 1e-6)]
+    return f"column {names[chosen[target]]!r} is a linear combination of {', '.join(map(repr, others))}"
+
+
+def same_categories(columns: np.ndarray, kinds: Sequence[str]) -> tuple[int, int] | None:
+    """The first two columns, at least one of them categorical, of which each tells the other; None where there are none."""
+    levels = [len(np.unique(column)) for column in columns.T]
+    for one, other in combinations(range(len(kinds)), 2):
+        few = levels[one] == levels[other] <= MOST_CATEGORIES  # more are refused by themselves
+        if few and "categorical" in (kinds[one], kinds[other]) and len(np.unique(columns[:, [one, other]], axis=0)) == levels[one]:
+            return one, other
+    return None
+
+
+def unsettled(columns: np.ndarray, names: Sequence[str], kinds: Sequence[str]) -> tuple[str, ...]:
+    """The note of a method that takes linear combinations, for labels that are functions of each other without any noise."""
+    found = linear_combination(columns, names, kinds)
+    return () if found is None else (f"{found}: which of them are causes may be a guess; leave it out unless it is an effect without noise.",)

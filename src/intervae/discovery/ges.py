@@ -18,7 +18,7 @@ import numpy as np
 
 from intervae.causal.graph import CausalGraph
 from intervae.discovery.base import Discovery, random_rows
-from intervae.discovery.design import one_hot, refuse_collinear
+from intervae.discovery.design import one_hot, refuse_collinear, refuse_same_categories
 from intervae.discovery.generalised_score import FOLDS, GeneralisedScore
 from intervae.discovery.kernels import standardise as to_unit_variance
 from intervae.discovery.knowledge import Allowed, Knowledge
@@ -256,6 +256,7 @@ def ges_generalised(
     if samples < 5 * FOLDS:
         raise UsageError(f"samples={samples} is too few for {FOLDS} folds; give {5 * FOLDS} or more.")
     refuse_collinear(columns, names, kinds)
+    refuse_same_categories(columns, names, kinds)
     table = random_rows(columns, samples, seed)
     for name, column in zip(names, table.T, strict=True):
         if (column == column[0]).all():

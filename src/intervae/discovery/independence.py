@@ -17,6 +17,7 @@ import numpy as np
 
 from intervae.causal.graph import CausalGraph
 from intervae.discovery.base import Discovery, random_rows, require_continuous
+from intervae.discovery.design import unsettled
 from intervae.discovery.kernels import Centred, decades, dependence_p, gaussian_kernel, leave_one_out, standardise
 from intervae.discovery.knowledge import Allowed, Knowledge
 from intervae.errors import UsageError
@@ -231,6 +232,7 @@ def independence(
         seconds=time.perf_counter() - started,
         assumptions=ASSUMPTIONS,
         ambiguous=[(names[c], names[e]) for c, e in edges if lattice.reversed_score(c, e) <= score + 1e-6],
+        notes=unsettled(columns, names, kinds),
     )
 
 

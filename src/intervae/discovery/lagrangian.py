@@ -17,6 +17,7 @@ from torch import Tensor
 from intervae.causal.acyclicity import polynomial
 from intervae.causal.graph import CausalGraph
 from intervae.discovery.base import Discovery, random_rows
+from intervae.discovery.design import unsettled
 from intervae.discovery.kernels import standardise
 from intervae.discovery.knowledge import Allowed, Knowledge
 from intervae.errors import DataError, UsageError
@@ -145,6 +146,7 @@ def lagrangian(
         assumptions=ASSUMPTIONS,
         ambiguous=[],
         history=tuple(fit.weights(point).numpy() for point in path),
+        notes=unsettled(columns, names, kinds),
     )
 
 

@@ -19,7 +19,7 @@ from intervae.discovery.continuous import (
     refuse_categorical,
     unit_notes,
 )
-from intervae.discovery.design import design, refuse_collinear
+from intervae.discovery.design import design, refuse_collinear, refuse_same_categories
 from intervae.discovery.knowledge import Knowledge
 from intervae.discovery.problems import Linear, Networks, Problem
 
@@ -155,6 +155,7 @@ def _learn(
     started = time.perf_counter()
     check_settings(threshold=threshold, **prices, **solve)
     refuse_collinear(columns, names, kinds)
+    refuse_same_categories(columns, names, kinds)
     allowed = Knowledge.of(knowledge).over(names)
     problem = make(table=design(columns, names, kinds, standardise=standardise), allowed=allowed, noise=noise, device=on_device(device))
     with one_thread():
