@@ -23,6 +23,7 @@ NONE = -1  # the number of no action, the paper's empty set
 SHARPEST = 16.0  # largest attention score, so that no exponential overflows
 STAY = 3.0  # at the start, how much more likely a place is to keep its code, in nats
 NEVER = -30.0  # log-odds that no draw overcomes
+CERTAIN = 6.0  # largest log-odds of an edge
 OPEN = 3.0  # log-odds of an edge at the start: a graph that shows little teaches little
 MOST_WEIGHTS = {
     "cpu": 2**24,
@@ -140,7 +141,7 @@ class CausalTransition(nn.Module):
         self.place = nn.Parameter(torch.randn(places, width))
         self.describe = FeedForward(width)
         self.describe_norm = plain_norm(width)
-        # edge networks, number 0 for no action: sigmoid(tanh(F L_xi) . tanh(G L_xj) + bias)
+        # edge networks, number 0 for no action: log-odds F L_xi . G L_xj + bias, bounded
         self.edge_target = nn.Parameter(torch.randn(actions + 1, width, edge_width) / width**0.5)
         self.edge_source = nn.Parameter(torch.randn(actions + 1, width, edge_width) / width**0.5)
         self.edge_bias = nn.Parameter(torch.full((actions + 1, 1, 1), OPEN))
@@ -219,7 +220,8 @@ class CausalTransition(nn.Module):
             target = (nodes @ self.edge_target[network])[:, None]
             source = (nodes @ self.edge_source[network])[:, None]
             bias = self.edge_bias[network][:, None]
-        return torch.tanh(target) @ torch.tanh(source).transpose(2, 3) / target.shape[3] ** 0.5 + bias  # bounded: certain edges can be unlearned
+        free = target @ source.transpose(2, 3) / target.shape[3] ** 0.5 + bias
+        return CERTAIN * torch.tanh(free / CERTAIN)  # bounded: certain edges can be unlearned
 
     # ---- the transition ---------------------------------------------------------------------------------------------
     def logits(self, codes: Tensor, nodes: Tensor, edges: Tensor, action: Tensor | None, noise: Tensor | None = None) -> Tensor:
