@@ -16,7 +16,7 @@ from intervae.errors import DataError
 from intervae.models import create, load
 
 TINY = {
-    "latents": 2,
+    "latents": 4,
     "embedding": 3,
     "channels": (4,),
     "posterior_widths": (4,),
@@ -118,6 +118,10 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     "a column twice under one name": (column("width", numbers), ("'width' appears twice in the header",)),
     "a multiple of another column": (twice, ("column 'double' is a linear combination of 'width'; leave it out",)),
     "a sum of two others": (total, ("column 'total' is a linear combination of 'level', 'width'",)),
+    "more columns than latents": (
+        lambda f: [column(f"more{k}", lambda i, k=k: numbers(100 * k + i))(f) for k in range(1, 4)],
+        ("the table has 5 columns, more than latents=4", "set latents=5 or more", "pairing=full one_each=false"),
+    ),
     "a column called like a latent": (column("z1", numbers), ("the column 'z1' has the name of a latent; rename it",)),
     "a corrupt image": (lambda f: (f / "07.png").write_bytes((f / "07.png").read_bytes()[:60]), ("image '07.png' cannot be read",)),
     "an image that is none": (lambda f: (f / "07.png").write_bytes(b"hello"), ("'07.png'",)),

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
+from intervae.errors import DataError
 from intervae.models.cmcl import CMCL
 
 
@@ -93,8 +94,12 @@ def test_pairing_by_index_shows_each_latent_its_own_column_and_the_last_none() -
 
 def test_the_other_pairings() -> None:
     u, changed = torch.randn(5, 5), torch.randn(5, 5)
-    full = make(pairing="full")
-    assert (full.prior(u)[0] - full.prior(changed)[0]).abs().min(0).values.max() > 0
+    full, z0, seen = make(pairing="full"), torch.randn(5, 3), torch.ones(5, 1)
+    for column in range(5):
+        other = u.clone()
+        other[:, column] += 2.0
+        for before, after in ((full.prior(u), full.prior(other)), (full.posterior(z0, u, seen), full.posterior(z0, other, seen))):
+            assert (before[0] - after[0]).abs().amin(0).min() > 1e-6, column  # every latent depends on every column
     learned = make(pairing="learned")
     with torch.no_grad():
         learned.pairing_logits.copy_(torch.tensor([[50.0, 0, 0], [0, 0, 50], [0, 50, 0], [0, 0, 0]]))
@@ -105,6 +110,24 @@ def test_the_other_pairings() -> None:
     assert not torch.equal(learned.prior(u)[0][:, 2], learned.prior(only_b)[0][:, 2])
     kl = learned.loss(batch_of(mixed()), seeded())["kl"]
     assert torch.autograd.grad(kl, learned.pairing_logits)[0].abs().sum() > 0
+
+
+def test_more_columns_than_latents_are_refused_unless_latents_may_share_columns() -> None:
+    data = mixed()
+    refused: list[dict[str, Any]] = [
+        {},
+        {"pairing": "full"},
+        {"pairing": "learned"},
+        {"one_each": False},
+        {"causal_module": False},
+        {"direction": "networks"},
+    ]
+    for settings in refused:
+        with pytest.raises(DataError, match=r"3 columns, more than latents=2.*set latents=3"):
+            CMCL(data.spec, **{**SMALL, "latents": 2, **settings}).check(data)
+        CMCL(data.spec, **{**SMALL, "latents": 3, **settings}).check(data)
+    for settings in ({"pairing": "full", "one_each": False}, {"pairing": "full", "direction": "networks"}):
+        CMCL(data.spec, **{**SMALL, "latents": 2, **settings}).check(data)
 
 
 def test_columns_reach_the_networks_standardised() -> None:

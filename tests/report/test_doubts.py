@@ -19,7 +19,7 @@ GOOD = LinkFound("a", "z0", 0.8, 0.0, 50.0, 1.0, 1.0, 0.6, None, False, 0.8, 0.8
 
 
 def findings(*links: LinkFound, rows: int = 500, **changes: Any) -> Findings:
-    names = ("z0", "z1", "z2", "a", "b", "c")
+    names = ("z0", "z1", "z2", *(variable.name for variable in changes.get("columns", VARIABLES)))
     graph = CausalGraph.from_edges(names, [(link.cause, link.effect, link.strength) for link in links])
     plain: dict[str, Any] = {"columns": VARIABLES, "confidence": np.zeros((6, 6)), "resamples": 100, "unused": 0, "seconds": 1.0}
     plain |= {"rows": (rows, 50, 100), "resampled_rows": rows + 150, "label_influence": np.zeros(3), "threshold": 0.2}
@@ -107,6 +107,13 @@ def test_few_rows_and_rare_categories_are_said() -> None:
     said = doubts(findings(GOOD), data, [])
     assert kinds(said) == ["few rows"]
     assert "c: fewer than 10 training images have the value right (" in said[0].text
+
+
+def test_fewer_latents_than_columns_are_said() -> None:
+    data = world(700, twins=True)
+    said = doubts(findings(GOOD, columns=data.variables), data, [])
+    assert kinds(said) == ["few latents"]
+    assert "4 columns but only 3 latents" in said[0].text
 
 
 def test_no_links_at_all_is_said() -> None:

@@ -24,7 +24,7 @@ from intervae.report import findings, tells_of, write_report
 VOID = {"meta", "img", "br", "rect", "path", "circle"}
 NASTY = "dose <script>alert(\"x\")</script> & 'mg'"
 TRAIN = ["train", "cmcl", "--epochs", "2", "--device", "cpu"]
-TINY = {"latents": "3", "embedding": "4", "channels": "4,4", "posterior_widths": "8", "prior_widths": "8", "graph_widths": "4", "batch_size": "16"}
+TINY = {"latents": "4", "embedding": "4", "channels": "4,4", "posterior_widths": "8", "prior_widths": "8", "graph_widths": "4", "batch_size": "16"}
 SMALL = [word for key, value in TINY.items() for word in ("--set", f"{key}={value}")]
 
 

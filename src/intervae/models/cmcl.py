@@ -360,6 +360,13 @@ class CMCL(CrossModalQueries):
         return self.contrast_terms(seen, acted, self.generator_of(acted.z), generator)
 
     def check(self, data: Dataset) -> None:
+        settings, columns = self.settings, len(self.spec.variables)
+        paired = settings.causal_module and settings.pairing == "index"
+        if columns > settings.latents and (paired or (settings.direction == "likelihood" and settings.one_each)):
+            raise DataError(
+                f"the table has {columns} columns, more than latents={settings.latents}, but each needs a latent of its own to have a link with; "
+                f"set latents={columns} or more, leave columns out, or let latents share columns (pairing=full one_each=false)."
+            )
         refuse_collinear(data.train.labels.double().cpu().numpy(), self.spec.names, [v.kind for v in self.spec.variables])
 
     def set_warm_up(self, data: Dataset, seed: int) -> None:

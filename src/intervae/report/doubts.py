@@ -60,6 +60,7 @@ CHECKS = {
     "weak link": f"every link is there in {SURE:.0%} of the resampled tables",
     "not on new images": "links explain something on images that were not trained on",
     "copied": "links are still there when latents are read off the pictures alone",
+    "few latents": "there are as many latents as columns, or more",
     "few rows": "there are enough images, and enough of every category",
     "no links": "there are links at all",
 }
@@ -71,6 +72,12 @@ def doubts(found: Findings, data: Dataset, dependences: Sequence[Dependence]) ->
     said += _several_edges(found)
     for link in found.links:
         said += _of_link(link, found)
+    if len(found.latents) < len(found.columns):
+        text = (
+            f"There are {len(found.columns)} columns but only {len(found.latents)} latents, and with at most one link each some columns must be "
+            "without; train with more latents."
+        )
+        said.append(Doubt("few latents", (), text))
     said += _few_rows(found, data)
     if not found.links:
         text = (
