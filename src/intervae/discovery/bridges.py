@@ -92,6 +92,11 @@ def causal_learn_ges(columns: np.ndarray, names: Sequence[str], kinds: Sequence[
     return _discovery("causal-learn-ges", names, found["G"].graph, started)
 
 
+def require_causal_learn() -> None:
+    """Refuse at once where these methods cannot run."""
+    _import("causallearn.search.ConstraintBased.PC")
+
+
 def _import(module: str) -> Any:
     try:
         return importlib.import_module(module)
