@@ -1,4 +1,4 @@
-"""The learners on the tables that the public implementations were measured on: no worse a distance than the best of those."""
+"""The learners on the tables that public implementations were measured on: beside the best of them where we reach it, and our number where not."""
 
 import os
 import warnings
@@ -7,28 +7,53 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from intervae.causal.graph import CausalGraph
 from intervae.discovery import UnitsWarning, discover
 from intervae.metrics.graphs import compare
 
-BEST = {  # of the peers' SHD in peers_results.json there
-    ("dagma", "linear_gauss_ER2_d20_n1000_s0"): 0,
-    ("dagma", "linear_gauss_ER2_d50_n1000_s0"): 2,
-    ("notears-mlp", "nonlinear_mlp_ER2_d10_n1000_s0"): 6,
-    ("dagma-mlp", "nonlinear_mlp_ER2_d10_n1000_s0"): 6,
-    ("notears-mlp", "nonlinear_mlp_ER2_d20_n1000_s0"): 23,
-    ("dagma-mlp", "nonlinear_mlp_ER2_d20_n1000_s0"): 23,
-    ("ges-generalised", "ges_mlp_ER1_d10_n300_s0"): 6,
+LINEAR_20, LINEAR_50 = "linear_gauss_ER2_d20_n1000_s0", "linear_gauss_ER2_d50_n1000_s0"
+NETWORKS_10, NETWORKS_20 = "nonlinear_mlp_ER2_d10_n1000_s0", "nonlinear_mlp_ER2_d20_n1000_s0"
+SMALL = "ges_mlp_ER1_d10_n300_s0"
+AUTHORS = 0.3  # the threshold that the authors of NOTEARS and DAGMA use everywhere; ours for networks is 0.5
+
+BEST = {  # the least SHD of any public NOTEARS or DAGMA, linear or not, in peers_results.json there; on SMALL, of any public GES
+    ("dagma", LINEAR_20): 0,
+    ("dagma", LINEAR_50): 2,
+    ("notears-mlp", NETWORKS_10): 6,
+    ("dagma-mlp", NETWORKS_10): 6,
+    ("notears-mlp", NETWORKS_20): 23,
+    ("dagma-mlp", NETWORKS_20): 23,
+    ("ges-generalised", SMALL): 6,  # the public PC with kernel tests has 4 there, which no learner of ours reaches
+}
+OURS = {  # our own SHD where it is not the best: linear NOTEARS (the public one: 13 and 15), and networks with the authors' threshold
+    ("notears", LINEAR_20): 17,
+    ("notears", LINEAR_50): 15,
+    ("notears-mlp", NETWORKS_10): 9,
+    ("dagma-mlp", NETWORKS_10): 8,
+    ("notears-mlp", NETWORKS_20): 25,
+    ("dagma-mlp", NETWORKS_20): 20,
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "name"), BEST, ids=lambda word: word)
-def test_no_worse_than_the_best_peer(method: str, name: str) -> None:
+@pytest.mark.parametrize(("method", "name"), dict.fromkeys([*BEST, *OURS]), ids=lambda word: word)
+def test_distances_are_no_worse_than_the_best_peer_or_than_we_say(method: str, name: str) -> None:
     folder = os.environ.get("INTERVAE_ORACLES")
     if not folder:
         pytest.skip("INTERVAE_ORACLES names no folder with graphs/")
     data = np.load(Path(folder) / "graphs" / f"graphs_{name}.npz", allow_pickle=False)
+    true = data["B"].astype(int)
+    if method.startswith("ges"):
+        assert compare(true, discover(data["X"], method).pattern).shd <= BEST[method, name]
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnitsWarning)
-        found = discover(data["X"], method, **({} if method.startswith("ges") else {"standardise": False}))
-    assert compare(data["B"].astype(int), found.pattern).shd <= BEST[method, name]
+        found = discover(data["X"], method, standardise=False, threshold=AUTHORS).graph  # a DAG already: a higher threshold only drops edges
+
+    def distance(graph: CausalGraph) -> int:
+        return compare(true, graph.adjacency).shd
+
+    if (method, name) in OURS:
+        assert distance(found) <= OURS[method, name]
+    if (method, name) in BEST:
+        assert distance(found.threshold(0.5 if method.endswith("mlp") else AUTHORS)) <= BEST[method, name]
