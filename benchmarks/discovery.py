@@ -4,10 +4,12 @@ python benchmarks/discovery.py                       # linear d = 20 and 50, net
 python benchmarks/discovery.py --only linear         # the tables with this in their name
 python benchmarks/discovery.py --ours                # without the peers
 python benchmarks/discovery.py --seeds 5 --ours      # tables of the same family that were made here, with other seeds
+python benchmarks/discovery.py --out results/benchmarks/discovery    # also write discovery.json and the page discovery.md there
 
 INTERVAE_ORACLES names the folder that holds graphs/*.npz (X and the true B); without it, tables are made here. The peers are looked for in this
 interpreter: make a virtual environment of its own for them (`pip install -e . dagma gcastle causal-learn`) and run this file with its Python.
 Every learner gets the table in its own units, as the peers take it, on one thread. gcastle's NotearsNonlinear is its copy of NOTEARS-MLP.
+Run it on an idle machine: CPU seconds grow where others use the same caches, and the page tells the load that there was.
 Settings are one set for all tables; ours were chosen mainly on tables made here, but those of INTERVAE_ORACLES were seen before the last were fixed.
 """
 
@@ -19,13 +21,18 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # befo
 
 import argparse
 import contextlib
+import importlib.metadata
 import importlib.util
 import io
 import logging
+import platform
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +40,9 @@ import torch
 from intervae.causal.graph import CausalGraph
 from intervae.discovery import discover, varsortability
 from intervae.discovery.bridges import pattern_from_marks
+from intervae.files import write_json, write_text
 from intervae.metrics.graphs import compare
+from intervae.models.storage import revision, versions
 
 Learner = Callable[[np.ndarray], np.ndarray]  # (N, n) -> (n, n) of 0, 1 and -1
 MLP = ("notears-mlp", "dagma-mlp")
@@ -107,8 +116,8 @@ LEARNERS: dict[str, dict[str, Learner]] = {
 }
 
 
-def tables(seeds: int) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
-    """(name, kind, table, true adjacency)."""
+def tables(seeds: int, variables: int = 0) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
+    """(name, kind, table, true adjacency); made tables are of this many variables, or of the four sizes of INTERVAE_ORACLES."""
     folder = os.environ.get("INTERVAE_ORACLES", "")
     if folder and not seeds:
         for path in sorted((Path(folder) / "graphs").glob("*.npz")):
@@ -116,9 +125,10 @@ def tables(seeds: int) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
             data = np.load(path, allow_pickle=False)
             yield path.stem.removeprefix("graphs_"), kind, data["X"], data["B"].astype(int)
         return
+    sizes = [("linear", variables), ("mlp", variables)] if variables else [("linear", 20), ("linear", 50), ("mlp", 10), ("mlp", 20)]
     for seed in range(seeds or 1):
-        for kind, variables in (("linear", 20), ("linear", 50), ("mlp", 10), ("mlp", 20)):
-            yield f"{kind}_d{variables}_made_{seed}", kind, *simulate(kind, variables, 1000, seed)
+        for kind, size in sizes:
+            yield f"{kind}_d{size}_made_{seed}", kind, *simulate(kind, size, 1000, seed)
 
 
 def simulate(kind: str, variables: int, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -127,7 +137,7 @@ def simulate(kind: str, variables: int, rows: int, seed: int) -> tuple[np.ndarra
     order = rng.permutation(variables)
     pairs = np.argwhere(np.triu(np.ones((variables, variables), dtype=bool), 1))
     true = np.zeros((variables, variables), dtype=int)
-    for early, late in pairs[rng.choice(len(pairs), 2 * variables, replace=False)]:
+    for early, late in pairs[rng.choice(len(pairs), min(2 * variables, len(pairs)), replace=False)]:
         true[order[early], order[late]] = 1
     table = rng.normal(size=(rows, variables))
 
@@ -152,31 +162,93 @@ def measure(learner: Learner, table: np.ndarray, true: np.ndarray) -> tuple[int,
     return compare(true, found).shd, time.process_time() - started
 
 
+def measure_table(name: str, kind: str, table: np.ndarray, true: np.ndarray, *, method: str, with_peers: bool) -> dict[str, Any]:
+    """Every learner for this kind of table with `method` in its name: SHD, CPU seconds, and how many times as fast as its peer ours is."""
+    sortable = varsortability(table, CausalGraph(tuple(map(str, range(len(true)))), true))
+    print(f"\n{name}: {int(true.sum())} true edges, varsortability {sortable:.2f}", flush=True)
+    theirs = {f"peer: {peer}": learner for peer, learner in peers(kind)} if with_peers else {}
+    learners: list[dict[str, Any]] = []
+    took: dict[str, float] = {}
+    for label, learner in (LEARNERS[kind] | theirs).items():
+        if method not in label:
+            continue
+        try:
+            shd, took[label] = measure(learner, table, true)
+        except Exception as error:  # one learner that fails must not cost the others' hour
+            learners.append({"learner": label, "failed": f"{type(error).__name__}: {error}"})
+            print(f"  {label:28s} failed: {error}", flush=True)
+            continue
+        learners.append({"learner": label, "shd": shd, "cpu_seconds": round(took[label], 3)})
+        print(f"  {label:28s} SHD {shd:3d}   {took[label]:8.2f} CPU s", flush=True)
+    ratios = []
+    for label, (peer, bar) in BARS.items():
+        if label in took and f"peer: {peer}" in took:
+            ratio = took[f"peer: {peer}"] / took[label]
+            ratios.append({"learner": label, "peer": peer, "times_as_fast": round(ratio, 2), "wanted": bar})
+            print(f"  {label} is {ratio:.1f} times as fast as {peer} (wanted: {bar})", flush=True)
+    sizes = {"rows": len(table), "variables": len(true), "true_edges": int(true.sum()), "varsortability": round(sortable, 4)}
+    return {"table": name, "kind": kind, **sizes, "learners": learners, "ratios": ratios}
+
+
+def conditions(command: str) -> dict[str, Any]:
+    """What a number depends on beside the learner."""
+    installed: dict[str, str] = {}
+    for package in ("dagma", "gcastle", "causal-learn"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            installed[package] = importlib.metadata.version(package)
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, one thread used"
+    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+    when = datetime.now(UTC).strftime("%Y-%m-%d")
+    return {"command": command, "revision": revision(), "date": when, "machine": machine, "load_at_start": load, "versions": versions() | installed}
+
+
+def page(document: dict[str, Any]) -> str:
+    """The markdown of a measured document; every number in it comes from there."""
+    lines = ["# Graph learners beside the public ones", ""]
+    lines += [
+        "SHD (a reversed edge counts once, an undirected one on the true skeleton is right) and CPU seconds of one thread, every learner on the"
+    ]
+    lines += ["same table in its own units but where it says standardised, in one run.", ""]
+    for table in document["tables"]:
+        sizes = (
+            f"{table['rows']} rows, {table['variables']} variables, {table['true_edges']} true edges, varsortability {table['varsortability']:.2f}"
+        )
+        lines += [f"## {table['table']}", "", f"{sizes}.", "", "| learner | SHD | CPU s |", "|---|---|---|"]
+        for found in table["learners"]:
+            numbers = f"{found['shd']} | {found['cpu_seconds']:.2f}" if "shd" in found else f"failed: {found['failed']} | "
+            lines.append(f"| {found['learner']} | {numbers} |")
+        lines.append("")
+        for ratio in table["ratios"]:
+            reached = "reached" if ratio["times_as_fast"] >= ratio["wanted"] else "NOT reached"
+            lines += [
+                f"`{ratio['learner']}` is {ratio['times_as_fast']:.1f} times as fast as {ratio['peer']} (wanted: {ratio['wanted']}; {reached}).",
+                "",
+            ]
+    used = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
+    lines += [f"{document['machine']}, load {document['load_at_start']} at the start, revision {document['revision']}, {document['date']}; {used}."]
+    return "\n".join([*lines, "Made by:", "", "```", document["command"], "```", ""])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="tables with this in their name")
     parser.add_argument("--method", default="", help="learners with this in their name")
     parser.add_argument("--ours", action="store_true", help="no peers")
     parser.add_argument("--seeds", type=int, default=0, help="make this many tables of each kind instead of reading INTERVAE_ORACLES")
+    parser.add_argument("--variables", type=int, default=0, help="of made tables, instead of 20 and 50 (linear) and 10 and 20 (networks)")
+    parser.add_argument("--out", type=Path, help="write OUT.json and OUT.md, anew after every table")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
+    document = conditions(" ".join(["python", "benchmarks/discovery.py", *sys.argv[1:]])) | {"tables": []}
     measure(ours("dagma", steps=5), *simulate("linear", 5, 100, 0))  # what is loaded or compiled at first use
-    for name, kind, table, true in tables(chosen.seeds):
+    for name, kind, table, true in tables(chosen.seeds, chosen.variables):
         if chosen.only not in name:
             continue
-        sortable = varsortability(table, CausalGraph(tuple(map(str, range(len(true)))), true))
-        print(f"\n{name}: {int(true.sum())} true edges, varsortability {sortable:.2f}", flush=True)
-        theirs = {} if chosen.ours else {f"peer: {peer}": learner for peer, learner in peers(kind)}
-        took: dict[str, float] = {}
-        for label, learner in (LEARNERS[kind] | theirs).items():
-            if chosen.method not in label:
-                continue
-            shd, took[label] = measure(learner, table, true)
-            print(f"  {label:28s} SHD {shd:3d}   {took[label]:8.2f} CPU s", flush=True)
-        for label, (peer, bar) in BARS.items():
-            if label in took and f"peer: {peer}" in took:
-                print(f"  {label} is {took[f'peer: {peer}'] / took[label]:.1f} times as fast as {peer} (wanted: {bar})", flush=True)
+        document["tables"].append(measure_table(name, kind, table, true, method=chosen.method, with_peers=not chosen.ours))
+        if chosen.out is not None:
+            write_json(chosen.out.with_suffix(".json"), document)
+            write_text(chosen.out.with_suffix(".md"), page(document))
 
 
 if __name__ == "__main__":
