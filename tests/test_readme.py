@@ -51,7 +51,8 @@ def smaller(words: list[str]) -> list[str]:
     if words[0] != "train":
         return words
     less = ["--data-option", "samples=96"] if "pendulum" in words else []
-    return [*(("16" if before == "--size" else word) for before, word in zip(["", *words], words, strict=False)), *less, *SMALL]
+    small = SMALL if "cmcl" not in words else ["--epochs", "1", "--no-pictures", "--set", "batch_size=16", "--set", "channels=4,4"]
+    return [*(("16" if before == "--size" else word) for before, word in zip(["", *words], words, strict=False)), *less, *small]
 
 
 def ids(page: Path) -> str:

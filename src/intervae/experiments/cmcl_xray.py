@@ -173,8 +173,10 @@ CMCL_XRAY = Experiment(
     columns=_COLUMNS,
     notes="`xray-like` are 64 x 64 drawings with an opacity that a disease causes (`causal`) or that causes it (`anti-causal`), 2,000 for each "
     "seed; `covid-cxr` are the real frontal pictures, split by patient, each seed holding out other patients. `column_causes` and `latent_causes`: "
-    "which way the edge between the column and its latent goes, as a share of the seeds. `link_accuracy` is that of a logistic regression on that "
-    "latent alone, fitted on training pictures and judged on test pictures, `all_latents_accuracy` on all of them; `majority_accuracy` is the "
+    "which way the edge between the column and its latent goes, as a share of the seeds; this is no evidence, as the columns are binary and a latent "
+    "is known up to a monotone map, so that either direction could have made the rows and only the latent's own scale breaks the tie. "
+    "`link_accuracy` is that of a logistic regression on that latent alone, fitted on training pictures and judged on test pictures, "
+    "`all_latents_accuracy` on all of them; `majority_accuracy` is the "
     "training split's more frequent answer. `heat_map_energy` is the share of the heat inside the true mask of test pictures with an opacity, and "
     "`mask_share` the mask's share of the picture, which an even map scores. `last block` is Grad-CAM++ of the last block, the paper's; `best "
     "block` Grad-CAM++ of the block that is best on validation pictures; `reference` is not Grad-CAM++ but what each place adds beyond training "
