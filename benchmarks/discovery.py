@@ -221,7 +221,7 @@ def page(document: dict[str, Any]) -> str:
         for ratio in table["ratios"]:
             reached = "reached" if ratio["times_as_fast"] >= ratio["wanted"] else "NOT reached"
             lines += [
-                f"`{ratio['learner']}` is {ratio['times_as_fast']:.1f} times as fast as {ratio['peer']} (wanted: {ratio['wanted']}; {reached}).",
+                f"`{ratio['learner']}` is {ratio['times_as_fast']:.1f} times as fast as the public {ratio['peer']} (wanted: {ratio['wanted']}; {reached}).",
                 "",
             ]
     used = ", ".join(f"{name} {number}" for name, number in document["versions"].items())

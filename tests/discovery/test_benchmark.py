@@ -58,7 +58,7 @@ def test_ratios_are_counted_against_the_bar_and_a_learner_that_fails_is_told(scr
     assert found["ratios"] == [{"learner": "dagma", "peer": "dagma", "times_as_fast": 2.5, "wanted": 3}]
     assert found["learners"][1] == {"learner": "notears", "failed": "RuntimeError: no solution"}
     page = script.page(script.conditions("python x") | {"tables": [found]})
-    assert "`dagma` is 2.5 times as fast as dagma (wanted: 3; NOT reached)" in page
+    assert "`dagma` is 2.5 times as fast as the public dagma (wanted: 3; NOT reached)" in page
     assert "| notears | failed: RuntimeError: no solution |  |" in page
 
 
