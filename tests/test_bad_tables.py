@@ -11,9 +11,12 @@ import pytest
 from PIL import Image
 
 from command import cell, few, intervae, refused, succeeded
+from intervae.causal.graph import CausalGraph
 from intervae.data import load_data
 from intervae.errors import DataError
 from intervae.models import create, load
+from intervae.report.doubts import column_dependences, doubts
+from intervae.report.findings import Findings
 
 TINY = {
     "latents": 4,
@@ -176,6 +179,19 @@ def test_what_is_taken_is_said(case: str, folder: Path, tmp_path: Path) -> None:
     for note in notes:
         assert f"note: {note}" in done.out
     assert load(tmp_path / "run").spec.names == names
+
+
+@pytest.mark.parametrize(
+    ("case", "pair"), [("a column that nearly follows another", ("level", "near")), ("the same categories twice", ("site", "place"))]
+)
+def test_columns_that_follow_each_other_are_a_doubt_in_the_report(case: str, pair: tuple[str, str], folder: Path) -> None:
+    TAKEN[case][0](folder)
+    data = load_data(folder)
+    graph = CausalGraph.from_edges(("z0", "z1", "z2", "z3", *data.names), [])
+    found = Findings(graph, data.variables, (), None, 0, 0, 0.0, (58, 6, 16), 80, np.zeros(4), 0.2)
+    said = {doubt.about: doubt for doubt in doubts(found, data, column_dependences(data)) if doubt.kind == "dependent columns"}
+    assert f"{pair[0]} and {pair[1]} depend on each other" in said[pair].text
+    assert set(said) <= {pair, ("level", "width"), ("width", "near")}  # level and width do so in every such folder
 
 
 def test_a_value_that_only_the_test_split_has_is_refused_where_training_cannot_know_it(folder: Path, tmp_path: Path) -> None:
