@@ -220,10 +220,8 @@ def page(document: dict[str, Any]) -> str:
         lines.append("")
         for ratio in table["ratios"]:
             reached = "reached" if ratio["times_as_fast"] >= ratio["wanted"] else "NOT reached"
-            lines += [
-                f"`{ratio['learner']}` is {ratio['times_as_fast']:.1f} times as fast as the public {ratio['peer']} (wanted: {ratio['wanted']}; {reached}).",
-                "",
-            ]
+            faster = f"{ratio['times_as_fast']:.1f} times as fast as the public {ratio['peer']}"
+            lines += [f"`{ratio['learner']}` is {faster} (wanted: {ratio['wanted']}; {reached}).", ""]
     used = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
     lines += [f"{document['machine']}, load {document['load_at_start']} at the start, revision {document['revision']}, {document['date']}; {used}."]
     return "\n".join([*lines, "Made by:", "", "```", document["command"], "```", ""])
