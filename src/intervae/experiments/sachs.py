@@ -67,6 +67,7 @@ SACHS = Experiment(
         "853 observational cells, logarithms of 11 concentrations, against the 17-edge graph. Five seeds where a method has chance in it: networks "
         "start from random weights, `lagrangian` uses 800 of the cells and `independence` 400 (its time grows with their square), drawn by the seed; "
         "the others give the same graph every time and are run once. The two methods of causal-learn need that extra. "
+        "The seconds are wall-clock on a machine that other work filled many times over: for times see `benchmarks/discovery.py`. "
         "The empty graph has SHD 17: on this table a small distance says little, and the share of the 17 edges found (tpr) says more. "
         "The numbers in brackets are given as published SHD of Lachapelle et al. 2020 (GraN-DAG, real data) on the same cells and graph: NOTEARS 21, "
         "GES 26, GSF (GES with the generalised score) 18; also there and not here: CAM 12, GraN-DAG 13, DAG-GNN 16, a random graph 21. "
