@@ -213,6 +213,7 @@ def test_what_cannot_be_resumed_is_left_as_it_is(run: Path, tmp_path: Path) -> N
     train = [*TRAIN, *PENDULUM, "--graph", "true", "--no-pictures", "--resume", "--out"]
     before = contents(run)
     refused(intervae(*train, tmp_path / "nowhere"), 1, "does not exist", "start it without resume=True (--resume)")
+    refused(intervae("resume", tmp_path / "nowhere"), 1, "is not a run folder")
     assert not (tmp_path / "nowhere").exists()
     refused(intervae(*train, run, "--seed", 1), 1, "was started otherwise", "seed was 0, now 1")
     refused(intervae(*train, run, "--set", "dims=3"), 1, "was started otherwise", "settings.dims was 2, now 3")
@@ -291,3 +292,15 @@ def test_a_disk_that_is_really_full(small_disk: Path, tmp_path: Path) -> None:
     succeeded(intervae(*train, "--resume"))
     package.load(small_disk / "run")
     package.load(Path(shutil.copytree(small_disk / "run", tmp_path / "copy")))
+
+
+def test_a_finished_run_is_not_trained_again_and_one_that_does_not_say_how_is_refused(run: Path) -> None:
+    weights = (run / "model.safetensors").read_bytes()
+    assert "had been trained to its end" in succeeded(intervae("resume", run, "--no-pictures")).out
+    assert (run / "model.safetensors").read_bytes() == weights
+    config = json.loads((run / "config.json").read_text())
+    for change in ({"seed": "one"}, {"training": None}, {"training": {**config["training"], "hook": "x"}}):
+        (run / "config.json").write_text(json.dumps({**config, **change}))
+        refused(intervae("resume", run), 1, "does not say how the run was trained")
+    (run / "config.json").write_text(json.dumps({**config, "data": None}))
+    refused(intervae("resume", run), 1, "does not say on which data")

@@ -30,7 +30,7 @@ from intervae.data.simulators import Motion, Pendulum
 from intervae.metrics.base import Measurement
 from intervae.settings import build_settings
 
-COMMANDS = ("models", "datasets", "metrics", "experiments", "train", "evaluate", "graph", "intervene", "reproduce")
+COMMANDS = ("models", "datasets", "metrics", "experiments", "train", "resume", "evaluate", "graph", "intervene", "reproduce")
 EDGES = {("pendulum", "shadow_length"), ("pendulum", "shadow_position"), ("light", "shadow_length"), ("light", "shadow_position")}
 RUN_FILES = {"README.md", "checkpoints/last.safetensors", "config.json", "graph.json", "metrics.jsonl", "model.safetensors"}
 FIGURES = {"adjacency.png", "graph.png", "graph.svg", "interventions.png", "reconstructions.png", "sweep.png", "training.png", "variables.png"}
@@ -59,19 +59,19 @@ def test_the_installed_program_trains_is_interrupted_resumes_evaluates_draws_and
     words = ["train", "causal-vae", *PENDULUM, *SMALL, "--epochs", "150", "--set", "patience=none", "--set", "tensorboard=no", "--out", "runs/tiny"]
     run = tmp_path / "runs" / "tiny"
     stopped = interrupt(words, run, cwd=tmp_path)
-    assert refused(stopped, 1) == "error: interrupted; a run that was training goes on with --resume."
+    assert refused(stopped, 1) == "error: interrupted; a run that was training goes on with `intervae resume RUN`."
     assert plain(stopped.out)
     refused(intervae("graph", run), 1, "no model.safetensors", "go on with resume=True (--resume)")
     assert not list(run.rglob("*.tmp"))
 
-    trained = succeeded(program(*words, "--resume", cwd=tmp_path))
+    trained = succeeded(program("resume", "runs/tiny", cwd=tmp_path))
     assert {name for name in contents(run) if not name.startswith("tensorboard/")} == RUN_FILES | {"evaluation.json"} | {
         f"figures/{f}" for f in FIGURES
     }
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == list(range(1, 151))
     assert plain(trained.out)
-    assert "65/7/24 images of (3, 16, 16)" in trained.out
+    assert "65/7/24 images of (3, 16, 16)" in stopped.out
     assert json.loads((run / "config.json").read_text())["command"].startswith("intervae train causal-vae --data pendulum")
 
     first = json.loads((run / "evaluation.json").read_text())

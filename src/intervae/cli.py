@@ -1,4 +1,4 @@
-"""The command line: `intervae train`, `evaluate`, `report`, `graph`, `intervene`, `attribute`, `discover`, `reproduce`, and lists of what there is.
+"""The command line: `intervae train`, `resume`, `evaluate`, `report`, `graph`, `intervene`, `attribute`, `discover`, `reproduce`, and lists.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage. Errors are one sentence on standard error; `--debug` shows the traceback as well.
 """
@@ -26,6 +26,7 @@ from intervae.listing import out, print_page, print_rows, say
 if TYPE_CHECKING:
     from intervae.data.base import Dataset
     from intervae.models.base import Model
+    from intervae.training import Result
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 err = Console(stderr=True, soft_wrap=True)
@@ -67,7 +68,7 @@ def main() -> None:
     except Exception as error:
         code = INTERRUPTED if isinstance(error, typer.Abort) else _explain(error, debug)
     if code == INTERRUPTED:  # newer versions of typer return this, older ones abort
-        code = _fail("interrupted; a run that was training goes on with --resume.", 1)
+        code = _fail("interrupted; a run that was training goes on with `intervae resume RUN`.", 1)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -182,6 +183,22 @@ def train(
     net = create(model, dataset, seed=seed, **of_model)
     say(f"training {model} on {dataset.name}, seed {seed}, into {run}")
     result = fit(net, dataset, seed=seed, out=run, device=device, resume=resume, overwrite=overwrite, **of_training)
+    _finish(net, dataset, run, result, pictures)
+
+
+@app.command()
+def resume(
+    run: Run,
+    device: Device = "auto",
+    pictures: Annotated[bool, typer.Option(help="Evaluate on the test split and draw the figures when done.")] = True,
+) -> None:
+    """Go on with a run that was stopped, as it was started; then evaluate it and draw its pictures."""
+    say(f"going on with {run}")
+    net, dataset, result = commands.go_on(run, device)
+    _finish(net, dataset, run, result, pictures)
+
+
+def _finish(net: Model, dataset: Dataset, run: Path, result: Result, pictures: bool) -> None:
     if result.earlier == result.seconds:
         say(f"{run} had been trained to its end, in {result.seconds:.0f} s; nothing was left to do")
     else:

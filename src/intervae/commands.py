@@ -1,4 +1,4 @@
-"""Commands that stand by themselves: `intervae discover` on a table without a run, and `intervae report` on a run and its data."""
+"""Commands that stand by themselves: `intervae discover` on a table without a run, `intervae report` and `resume` on a run and its data."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from intervae.causal.graph import CausalGraph
     from intervae.data.base import Dataset
     from intervae.models.base import Model
+    from intervae.training import Result
 
 FORMATS = (".svg", ".png", ".dot", ".json")
 
@@ -139,20 +140,44 @@ def _print(rows: list[dict[str, Any]], sure: bool) -> None:
 
 def open_run(run: Path, device: str) -> tuple[Model, Dataset]:
     """A run's model and the data it was trained on."""
-    from intervae.data.registry import reload
-    from intervae.evaluation import same_data
     from intervae.files import read_json
     from intervae.models import load
     from intervae.training import choose_device
 
     model = load(run, choose_device(device))
-    source = read_json(run / "config.json", "the run's settings").get("data")
+    return model, _data_of(run, read_json(run / "config.json", "the run's settings"), model)
+
+
+def go_on(run: Path, device: str) -> tuple[Model, Dataset, Result]:
+    """Train a run that was stopped to its end, as it was started."""
+    from dataclasses import fields
+
+    from intervae.files import read_json
+    from intervae.models.storage import build_model
+    from intervae.training import Options, fit
+
+    if not run.is_dir():
+        raise RunError(f"{run} is not a run folder: it does not exist or is not a folder.")
+    config = read_json(run / "config.json", "the run's settings")
+    model = build_model(config, run)
+    seed, given = config.get("seed"), config.get("training")
+    if not isinstance(seed, int) or not isinstance(given, dict) or given.keys() - {f.name for f in fields(Options)}:
+        raise RunError(f"{run / 'config.json'} does not say how the run was trained; start it again with `intervae train ... --resume`.")
+    data = _data_of(run, config, model)
+    return model, data, fit(model, data, seed=seed, out=run, device=device, resume=True, **given)
+
+
+def _data_of(run: Path, config: dict[str, Any], model: Model) -> Dataset:
+    from intervae.data.registry import reload
+    from intervae.evaluation import same_data
+
+    source = config.get("data")
     if not isinstance(source, dict):
         raise RunError(f"{run / 'config.json'} does not say on which data the run was trained, so it cannot be loaded again.")
     data = reload(source)
     if not same_data(data.spec, model.spec):
         raise RunError(f"{data.name} has changed since {run} was trained on it (its variables, their ranges or the images); put the old data back.")
-    return model, data
+    return data
 
 
 def report(

@@ -94,6 +94,7 @@ class Trainer:
         self.progress = Progress()
         self.saved: dict[str, dict[str, Tensor]] = {}
         self.last_write = time.monotonic()
+        self.command = shlex.join(["intervae", *sys.argv[1:]]) if Path(sys.argv[0]).name == "intervae" else ""
 
     # ---- the run folder ---------------------------------------------------------------------------------------------
     @property
@@ -110,7 +111,7 @@ class Trainer:
             "versions": versions(),
             "revision": revision(),
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "command": shlex.join(["intervae", *sys.argv[1:]]) if Path(sys.argv[0]).name == "intervae" else "",
+            "command": self.command,
         }
 
     def open_run(self, resume: bool, overwrite: bool) -> None:
@@ -158,6 +159,7 @@ class Trainer:
             raise RunError(f"{out / 'config.json'} is not the config of an intervae run.")
         now = _plain({**describe_model(self.model), "seed": self.seed, "precision": self.options.precision})  # what the result depends on
         del now["intervae"]
+        self.command = str(before.get("command") or self.command)  # the one that began it says what was trained
         before["precision"] = (before.get("training") or {}).get("precision")
         changes = list(_differences({key: before.get(key) for key in now}, now))
         if changes:
