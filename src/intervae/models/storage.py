@@ -24,6 +24,7 @@ from intervae.models.base import Model, answers
 from intervae.nets.stacked import Stacked
 
 FORMAT = 1
+REVISION = 12  # characters of a git revision
 
 
 def describe_model(model: Model) -> dict[str, Any]:
@@ -134,9 +135,9 @@ def revision() -> str:
 
     try:
         git("ls-files", "--error-unmatch", __file__)  # fails for a copy that lies in a checkout without being part of it
-        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+        return git("rev-parse", f"--short={REVISION}", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.SubprocessError):
-        return os.environ.get("INTERVAE_REVISION", "")
+        return os.environ.get("INTERVAE_REVISION", "")[:REVISION]
 
 
 def hardware(device: torch.device | str = "cpu") -> str:
