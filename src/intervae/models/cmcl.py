@@ -8,6 +8,7 @@ Reduction: sum over pixels and latents, mean over the batch.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -220,12 +221,8 @@ class CMCL(CrossModalQueries):
             embedding["reconstruction"] = embedding["embedding_reconstruction"]
         causal = self.causal_terms(batch, seen, output) if settings.causal_module else {}
         contrast = {} if acted is None else self.contrast_terms(seen, acted, pictures, generator)
-        parts = (
-            (settings.embedding_weight, embedding),
-            (settings.causal_weight, causal),
-            (settings.graph_weight, graph),
-            (settings.contrast_weight, contrast),
-        )
+        weights = settings.embedding_weight, settings.causal_weight, settings.graph_weight, settings.contrast_weight
+        parts = zip(weights, (embedding, causal, graph, contrast), strict=True)
         total = [terms.pop("loss") if weight == 1 else weight * terms.pop("loss") for weight, terms in parts if terms]
         return {"loss": torch.stack(total).sum(), **embedding, **causal, **graph, **contrast}
 
@@ -319,16 +316,16 @@ class CMCL(CrossModalQueries):
         """Everything together, the DAG's own networks at a rate of their own; or (alternating) Algorithm 1, four steps on each batch."""
         settings = self.settings
         rate: dict[str, Any] = {"learning_rate": settings.learning_rate, "clip": settings.clip}
-        graph_rate: dict[str, Any] = {"learning_rate": settings.graph_rate, "clip": settings.clip}
         shaped, made = ("encoder.", "posterior_nets."), ("prior_nets.", "decoder.", "pairing_logits")
         if settings.schedule == "joint":
             parts = (*shaped, *made, "embedding_decoder.", "classifier.", "networks.")
             players = [Player(self.loss, parts, own_rates=(("networks.", settings.graph_rate),), **rate)]
         else:
-            players = [Player(self.embedding_loss, ("encoder.", "embedding_decoder."), "embedding", **rate)]
-            players += [Player(self.causal_loss, (*shaped, *made), "causal", **rate)] if settings.causal_module else []
-            players += [Player(self.graph_loss, (*shaped, "networks."), "graph", **graph_rate)]
-            players += [Player(self.contrast_loss, (*shaped, "classifier."), "contrast", **rate)] if settings.contrast else []
+            first = self.embedding_loss if settings.causal_module else self.shaped_loss
+            players = [Player(first, ("encoder.", "embedding_decoder."), "embedding", **rate)]
+            players += [Player(self.shaped_loss, (*shaped, *made), "causal", **rate)] if settings.causal_module else []
+            players += [Player(self.graph_loss, ("networks.",), "graph", **{**rate, "learning_rate": settings.graph_rate})]
+            players += [Player(self.contrast_loss, ("classifier.",), "contrast", **rate)] if settings.contrast else []
         main = Phase(
             "images",
             tuple(players),
@@ -336,7 +333,7 @@ class CMCL(CrossModalQueries):
             batch_size=settings.batch_size,
             schedule=settings.rate_schedule,
             prepare=self.set_warm_up,
-            after_step=self.update_norms,
+            after_step=partial(update_statistics, self),
             after_epoch=self.tighten,
         )
         return [main, Phase("graph", prepare=self.finish)]
@@ -346,15 +343,25 @@ class CMCL(CrossModalQueries):
         return self.embedding_terms(batch, self.look(batch["images"], batch["labels"], generator))
 
     def causal_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """Step (b): L2, where the paper prints (a) again."""
+        """L2, where the paper prints (a) again; `shaped_loss` makes step (b) of it."""
         return self.causal_terms(batch, self.look(batch["images"], batch["labels"], generator))
 
+    def shaped_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """Step (b): L2 (L1 without module 2), and what (c) and (d) ask of the encoders: an Adam of its own would make full steps of that nat."""
+        settings = self.settings
+        own, weight = (self.causal_loss, settings.causal_weight) if settings.causal_module else (self.embedding_loss, settings.embedding_weight)
+        terms = own(batch, generator)
+        total = weight * terms["loss"] + settings.graph_weight * self.graph_loss(batch, generator)["loss"]
+        if settings.contrast:
+            total = total + settings.contrast_weight * self.contrast_loss(batch, generator)["loss"]
+        return {**terms, "loss": total}
+
     def graph_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """Step (c): L_DAG."""
+        """Step (c): L_DAG, by its networks."""
         return self.graph_terms(self.look(batch["images"], batch["labels"], generator), batch["labels"], generator)
 
     def contrast_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """Step (d): -L_CR."""
+        """Step (d): -L_CR, by its classifier."""
         seen = self.look(batch["images"], batch["labels"], generator)
         acted = self.counterfactual_rows(seen, generator)
         return self.contrast_terms(seen, acted, self.generator_of(acted.z), generator)
@@ -386,9 +393,6 @@ class CMCL(CrossModalQueries):
         """Random rows of the training split, all of them where it is small."""
         return data.train[torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:LABEL_BANK].to(data.train.device)]
 
-    def update_norms(self) -> None:
-        update_statistics(self)
-
     @torch.no_grad()
     def tighten(self, terms: Any) -> None:
         """After an epoch: the augmented Lagrangian's dual step, and the edges that the contrast goes by."""
@@ -410,8 +414,7 @@ class CMCL(CrossModalQueries):
     @torch.no_grad()
     def finish(self, data: Dataset, seed: int) -> None:
         """Keep labels of the training split, from which sample() draws; decide on it which edges there are, and fit f to them."""
-        settings = self.settings
-        part = self._some_rows(data, seed)
+        settings, part = self.settings, self._some_rows(data, seed)
         self.label_bank.copy_(repeat_rows(part.labels, LABEL_BANK))
         self.eval()
         z = self.encode(part.images, part.labels if self.needs_labels else None)[..., 0]

@@ -57,7 +57,7 @@ class CMCLSettings:
     contrast_start: float = 0.2  # share of training after which the contrast begins
     contrast_threshold: float = 0.3  # share of the largest W below which there is no edge for the contrast
     contrast_input: Literal["latents", "delta"] = "latents"  # what the classifier sees: the latents of a counterfactual, or their change
-    schedule: Literal["joint", "alternating"] = "joint"  # all losses in one step, or Algorithm 1
+    schedule: Literal["joint", "alternating"] = "joint"  # all losses in one step, or Algorithm 1 with one step for all that shapes the latents
     warm_up: int = 10  # epochs over which the weight of both KL rises from 0 to 1; 0 for none
     annealing: float = 0.0  # share of training over which the weight of module 2's KL falls to 1 from where no latent pays; 0 for warm_up
     epochs: int = 200  # passes over the training split
