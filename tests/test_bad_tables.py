@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,18 @@ def test_leaving_the_column_out_is_the_way_on(folder: Path, tmp_path: Path) -> N
         spoil(folder)
     succeeded(intervae(*TRAIN, "--data", folder, "--variables", "level,width", "--out", tmp_path / "run"))
     assert load(tmp_path / "run").spec.names == ("level", "width")
+
+
+def test_acting_on_what_causes_nothing_says_so(folder: Path, tmp_path: Path) -> None:
+    """Where no column is linked, do() of one leaves the picture; do() of a latent does not."""
+    succeeded(intervae(*TRAIN, "--set", "edge_threshold=0.999", "--data", folder, "--out", tmp_path / "run"))
+    ask = ["intervene", tmp_path / "run", "--out", tmp_path / "strip.png", "--json", "--do"]
+    assert load(tmp_path / "run").graph.edges == []
+    idle, acted = (intervae(*ask, words) for words in ("level=1000", "z0=2"))
+    assert json.loads(idle.out) == [{"variable": "picture", "change": 0.0, "changed": False}]
+    assert idle.err == "note: level changes nothing that the picture shows, by the run's graph: what is drawn is its reconstruction.\n"
+    assert json.loads(acted.out)[0]["changed"] is True
+    assert not acted.err
 
 
 def test_python_hears_the_same_sentences_with_its_own_words(folder: Path) -> None:

@@ -350,13 +350,18 @@ def intervene(
     more |= {"steps": steps} if steps else {}
     wanted = parse_do(do or [], model.spec.categories)
     after = model.counterfactual(picture, wanted, **more)
-    done = []
+    plain = isinstance(model, CausalModel) or model.spec.frames is not None or not wanted  # what changes is told by the variables
+    changed = None if plain else float((after - model.reconstruct(picture)).abs().mean())
+    done, notes = [], []
     for name, value in wanted.items():
         variable = model.spec.variable(name) if name in model.spec.names else None
         done.append(f"do({name} = {variable.show(value) if variable else f'{value:g}'})")
-        if variable and variable.doubt(value):
-            text = f"note: {name}={value:g} {variable.doubt(value)}; the picture extrapolates."
-            err.print(text, style="yellow", markup=False, highlight=False)
+        if variable and variable.doubt(value) and changed != 0:
+            notes.append(f"{name}={value:g} {variable.doubt(value)}; the picture extrapolates.")
+    if changed == 0:
+        notes.append(f"{' and '.join(wanted)} changes nothing that the picture shows, by the run's graph: what is drawn is its reconstruction.")
+    for text in notes:
+        err.print(f"note: {text}", style="yellow", markup=False, highlight=False)
     path = path or (None if as_json else Path("strip.png"))
     if path is not None:
         from intervae import figures
@@ -370,6 +375,8 @@ def intervene(
     if isinstance(model, CausalModel):
         before, now = _values(model, picture, wanted, more)
         listing.print_changes(before, now, as_json, mark=model.spec.frames is not None)
+    elif as_json:
+        print(json.dumps([{"variable": "picture", "change": changed or 0.0, "changed": bool(changed)}], indent=2))
     if not as_json:
         say(f"wrote {path}")
 

@@ -64,11 +64,14 @@ def discover(
         sure = bootstrap(frame, method, resamples=resamples, seed=seed, **how) if resamples else None
         found = sure.found if sure is not None else find(frame, method, seed=seed, **how)
     confidence = None if sure is None else sure.confidence
+    required = (how["knowledge"].get("required") or []) if isinstance(how.get("knowledge"), dict) else []
     if path is not None:
         _write(path, found.graph, confidence)
     rows = []
     for cause, effect, weight in found.graph.edges:
         row: dict[str, Any] = {"from": cause, "to": effect, "weight": weight, "ambiguous": (cause, effect) in found.ambiguous}
+        if [cause, effect] in [list(edge) for edge in required]:
+            row["given"] = True  # and not found
         if confidence is not None:
             row["confidence"] = float(confidence[found.graph.index(cause), found.graph.index(effect)])
         rows.append(row)
@@ -94,13 +97,20 @@ def read_csv(path: Path, columns: str | None) -> Any:
         frame = pd.read_csv(path)
     except (ValueError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read as a table ({' '.join(str(error).split())}).") from None
-    if columns is None:
-        return frame
-    chosen = [name.strip() for name in columns.split(",")]
-    for name in chosen:
-        if name not in frame.columns:
-            raise unknown("column", name, list(frame.columns))
-    return frame[chosen]
+    if columns is not None:
+        chosen = [name.strip() for name in columns.split(",")]
+        for name in chosen:
+            if name not in frame.columns:
+                raise unknown("column", name, list(frame.columns))
+        frame = frame[chosen]
+    for name in frame.columns:
+        empty = frame[name].isna().to_numpy()
+        if empty.any() and not empty.all():
+            raise DataError(
+                f"{path}, line {int(empty.argmax()) + 2}: {name!r} has no value ({int(empty.sum())} of {len(frame)} rows); "
+                "fill it in, remove these rows, or leave the column out with --columns."
+            )
+    return frame
 
 
 def _kinds(frame: Any, given: dict[str, str]) -> list[str]:
@@ -133,8 +143,8 @@ def _print(rows: list[dict[str, Any]], sure: bool) -> None:
         grid.add_column(name, justify="left" if name in ("edge", "") else "right")
     for row in rows:
         edge = f"{row['from']} {'--' if row['ambiguous'] else '->'} {row['to']}"
-        shown = [f"{row['confidence']:.0%}"] if sure else []
-        grid.add_row(edge, f"{row['weight']:.3f}", *shown, "direction open" if row["ambiguous"] else "")
+        shown = ["" if "given" in row else f"{row['confidence']:.0%}"] if sure else []
+        grid.add_row(edge, f"{row['weight']:.3f}", *shown, "given" if "given" in row else "direction open" if row["ambiguous"] else "")
     out.print(grid)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,32 @@ def write_bytes(path: Path, content: bytes) -> None:
 def leftovers(folder: Path) -> list[Path]:
     """Temporary files that a process killed in the middle of `write_bytes` left in `folder`."""
     return [path for path in folder.glob(".*.tmp") if path.name.removesuffix(".tmp").rpartition(".")[2].isdigit()]
+
+
+@contextlib.contextmanager
+def only_writer(folder: Path | None) -> Iterator[None]:
+    """Hold a run's folder while it is trained, so that no second process writes into it; one that dies lets go of it.
+
+    Where there is no folder yet, or the system has no such locks, nothing is held.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        folder = None
+    if folder is None or not folder.is_dir():
+        yield
+        return
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            os.close(held)
+            raise RunError(f"{folder} is being trained by another process; wait for its end, or choose another out= (--out).") from None
+    try:
+        yield
+    finally:
+        os.close(held)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -46,6 +46,26 @@ def test_json_holds_the_graph_its_assumptions_and_prior_knowledge_is_read(table:
     assert "units" in found["notes"][0]
 
 
+def test_an_edge_that_was_given_is_not_told_as_found(table: Path, tmp_path: Path) -> None:
+    (tmp_path / "known.json").write_text('{"required": [["a", "b"]]}')
+    options = [table, "--method", "ges", "--columns", "a,b,c", "--knowledge", tmp_path / "known.json"]
+    shown = call(*options, "--bootstrap", "4")
+    given = next(line for line in shown.splitlines() if line.startswith("a -> b "))
+    assert given.split()[-1] == "given"
+    assert "%" not in given
+    assert "%" in shown.replace(given, "")
+    assert [edge["to"] for edge in json.loads(call(*options, "--json"))["edges"] if edge.get("given")] == ["b"]
+
+
+def test_a_cell_without_a_value_is_named_by_its_line(table: Path) -> None:
+    lines = table.read_text().splitlines()
+    lines[3] = lines[3].replace(lines[3].split(",")[1], "", 1)
+    table.write_text("\n".join(lines))
+    with pytest.raises(IntervaeError, match=r"t\.csv, line 4: 'c' has no value \(1 of 200 rows\); .*--columns"):
+        call(table)
+    call(table, "--columns", "a,b")
+
+
 def test_wrong_input_gets_one_sentence(table: Path) -> None:
     for words, message in (
         ([table.with_name("no.csv")], "there is no such file"),

@@ -15,7 +15,10 @@ import torch
 import intervae.training.loop as loop
 from intervae.data.base import Dataset
 from intervae.errors import RunError
+from intervae.files import only_writer
+from intervae.training import fit
 from intervae.training.checkpoint import load_checkpoint
+from intervae.training.report import Bar
 
 QUICK = {"checkpoint_seconds": 0, "tensorboard": False}
 
@@ -281,3 +284,32 @@ def test_what_cannot_be_resumed_says_so(toy: Any, toy_data: Dataset, tmp_path: P
     (tmp_path / "run" / "config.json").write_text("[]")
     with pytest.raises(RunError, match="not the config of an intervae run"):
         toy().fit(toy_data, out=tmp_path / "run", resume=True, **QUICK)
+
+
+def test_a_run_that_is_being_trained_is_left_alone(make_model: Any, pendulum: Dataset, tmp_path: Path) -> None:
+    fit(make_model("causal-vae", pendulum), pendulum, seed=0, out=tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with only_writer(tmp_path / "run"):
+        for how in ({"resume": True}, {"overwrite": True}):
+            with pytest.raises(RunError, match="run is being trained by another process"):
+                fit(make_model("causal-vae", pendulum), pendulum, seed=0, out=tmp_path / "run", **how)
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    fit(make_model("causal-vae", pendulum), pendulum, seed=0, out=tmp_path / "run", resume=True)
+
+
+def test_a_log_gets_a_line_now_and_then_with_the_time_left(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("intervae.training.report.time.monotonic", lambda: now[0])
+    with Bar(None) as bar:
+        bar.phase("codebooks", 10, 2)
+        for _ in range(4):
+            now[0] += 40
+            bar.advance("loss 3.1")
+    assert capsys.readouterr().err.splitlines() == [
+        f"codebooks: {done} of 10 epochs, about {left} min left; loss 3.1" for done, left in ((4, 4), (6, 3))
+    ]
+    with Bar(False) as silent:
+        silent.phase("codebooks", 10, 0)
+        now[0] += 100
+        silent.advance("loss 3.1")
+    assert not capsys.readouterr().err

@@ -6,6 +6,7 @@ counters has to be kept.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import shlex
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from intervae.data.base import Dataset, Split
 from intervae.errors import DataError, RunError, TrainingError, UsageError
-from intervae.files import cannot_write, leftovers, read_json, write_json
+from intervae.files import cannot_write, leftovers, only_writer, read_json, write_json
 from intervae.models.base import Model
 from intervae.models.phases import Phase
 from intervae.models.storage import describe_model, hardware, load_tensors, revision, save_model, versions
@@ -187,6 +188,13 @@ class Trainer:
             for phase in self.model.phases():
                 check_phase(phase, self.data if _keeps_data(phase) else None)
         self.model.check(self.data)
+        if self.out is not None and not resume:
+            with contextlib.suppress(OSError):  # open_run says what is wrong
+                self.out.mkdir(parents=True, exist_ok=True)
+        with only_writer(self.out):
+            return self._run(resume, overwrite)
+
+    def _run(self, resume: bool, overwrite: bool) -> Result:
         self.open_run(resume, overwrite)
         for folder in (self.out, self.out / "checkpoints") if self.out else ():
             for half_written in leftovers(folder):

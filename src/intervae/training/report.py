@@ -1,4 +1,4 @@
-"""What a run tells while it trains: metrics.jsonl, TensorBoard events, and a progress bar with the time left on a terminal."""
+"""What a run tells while it trains: metrics.jsonl, TensorBoard events, a progress bar with the time left on a terminal, elsewhere a line a minute."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from intervae.errors import RunError
 from intervae.files import cannot_write
+
+SECONDS_A_LINE = 60.0  # between two lines into a file
 
 
 class MetricsLog:
@@ -72,12 +75,14 @@ def _tensorboard(folder: Path, step: int) -> Any:
 
 
 class Bar:
-    """A progress bar per phase on standard error; silent when that is not a terminal, or where several runs share it."""
+    """A progress bar per phase on standard error; a line a minute when that is not a terminal; silent where several runs share it."""
 
     def __init__(self, shown: bool | None) -> None:
         console = Console(stderr=True)
-        on_terminal = console.is_terminal and sys.stderr.isatty() and threading.current_thread() is threading.main_thread()
-        visible = on_terminal if shown is None else shown
+        alone = threading.current_thread() is threading.main_thread()
+        on_terminal = console.is_terminal and sys.stderr.isatty()
+        visible = on_terminal and alone if shown is None else shown
+        self.lines = alone and not on_terminal if shown is None else False
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -98,9 +103,15 @@ class Bar:
 
     def phase(self, name: str, epochs: int, done: int) -> None:
         self.task = self.progress.add_task(name, total=max(epochs, 1), completed=done, note="")
+        self.name, self.epochs, self.done, self.begun, self.told = name, epochs, done, (time.monotonic(), done), time.monotonic()
 
     def advance(self, note: str) -> None:
         self.progress.update(self.task, advance=1, note=note)
+        self.done += 1
+        if self.lines and time.monotonic() - self.told >= SECONDS_A_LINE:
+            self.told = time.monotonic()
+            left = (self.told - self.begun[0]) / (self.done - self.begun[1]) * (self.epochs - self.done)
+            print(f"{self.name}: {self.done} of {self.epochs} epochs, about {left / 60:.0f} min left; {note}", file=sys.stderr, flush=True)
 
     def finish(self) -> None:
         total = self.progress.tasks[self.task].total
