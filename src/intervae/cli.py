@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 err = Console(stderr=True, soft_wrap=True)
-INTERRUPTED = 130
-GRAPH_FORMATS = (".svg", ".png", ".dot", ".json")
+INTERRUPTED, GRAPH_FORMATS = 130, commands.FORMATS
 
 Run = Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
@@ -326,6 +325,7 @@ def intervene(
     from intervae.data.images import read_images
     from intervae.models import load
     from intervae.models.causal import CausalModel
+    from intervae.models.cmcl_queries import CrossModalQueries
     from intervae.training import choose_device
 
     if not do and not steps:
@@ -345,13 +345,15 @@ def intervene(
         picture = chosen.images.numpy()
         if model.spec.frames is not None and "background" in chosen.fields:
             more["background"] = chosen.fields["background"]
+        if isinstance(model, CrossModalQueries):
+            more["labels"] = chosen.labels  # so that what is particular about this picture stays
     if steps and model.spec.frames is None:
         raise UsageError(f"--steps {steps}: {model.name} was trained on single images, after which nothing follows.")
     more |= {"steps": steps} if steps else {}
     wanted = parse_do(do or [], model.spec.categories)
     after = model.counterfactual(picture, wanted, **more)
-    plain = isinstance(model, CausalModel) or model.spec.frames is not None or not wanted  # what changes is told by the variables
-    changed = None if plain else float((after - model.reconstruct(picture)).abs().mean())
+    told = isinstance(model, CausalModel) or model.spec.frames is not None  # what changes is told by the variables
+    changed = None if told else float((after - model.counterfactual(picture, {}, **more)).abs().mean())
     done, notes = [], []
     for name, value in wanted.items():
         variable = model.spec.variable(name) if name in model.spec.names else None
@@ -360,8 +362,8 @@ def intervene(
             notes.append(f"{name}={value:g} {variable.doubt(value)}; the picture extrapolates.")
     if changed == 0:
         notes.append(f"{' and '.join(wanted)} changes nothing that the picture shows, by the run's graph: what is drawn is its reconstruction.")
-    for text in notes:
-        err.print(f"note: {text}", style="yellow", markup=False, highlight=False)
+    if notes:
+        err.print("\n".join(f"note: {text}" for text in notes), style="yellow", markup=False, highlight=False)
     path = path or (None if as_json else Path("strip.png"))
     if path is not None:
         from intervae import figures
