@@ -39,11 +39,11 @@ def test_a_world_that_keeps_the_assumptions_raises_no_doubt_but_of_the_direction
 
 
 def test_a_world_that_breaks_them_is_doubted_by_name() -> None:
-    """a -> z0 is a straight line, and d depends on a without being correlated with it."""
+    """a -> z0 is a straight line, and d, for which there is no latent, depends on a without being correlated with it."""
     data = world(line=True, twins=True)
     found = find(oracle(data, *TRUE), data, resamples=20)
     said = doubts(found, data, column_dependences(data))
-    assert sorted(kinds(said)) == ["dependent columns", "no direction", "no direction", "straight"]
+    assert sorted(kinds(said)) == ["dependent columns", "few latents", "no direction", "no direction", "straight"]
     assert {"a", "d"} == set(said[0].about)
     assert "a and d depend on each other" in said[0].text
     assert [doubt.about for doubt in said if doubt.kind == "straight"] == [("a", "z0")]
