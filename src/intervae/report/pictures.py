@@ -54,7 +54,8 @@ def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
         written += _transition_figures(model, data, out)
     if isinstance(model, CrossModalQueries) and has_heat_maps(model, data.test):
         written.append(out / "heat_maps.png")
-        figures.heat_maps(written[-1], heat_map_rows(model, data, part))
+        title = "Grad-CAM++, as in the paper; report.html also has maps against other pictures, which find the place more often"
+        figures.heat_maps(written[-1], heat_map_rows(model, data, part), title=title)
     return written
 
 
