@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -34,18 +33,6 @@ COMMANDS = ("models", "datasets", "metrics", "experiments", "train", "resume", "
 EDGES = {("pendulum", "shadow_length"), ("pendulum", "shadow_position"), ("light", "shadow_length"), ("light", "shadow_position")}
 RUN_FILES = {"README.md", "checkpoints/last.safetensors", "config.json", "graph.json", "metrics.jsonl", "model.safetensors"}
 FIGURES = {"adjacency.png", "graph.png", "graph.svg", "interventions.png", "reconstructions.png", "sweep.png", "training.png", "variables.png"}
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run, not to be changed."""
-    return train_tiny(tmp_path_factory.mktemp("finished") / "run")
-
-
-@pytest.fixture
-def run(finished: Path, tmp_path: Path) -> Path:
-    """A finished run of the test's own."""
-    return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
 def size_of(path: Path) -> tuple[int, int]:
