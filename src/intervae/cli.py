@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 err = Console(stderr=True, soft_wrap=True)
-INTERRUPTED, GRAPH_FORMATS = 130, commands.FORMATS
+INTERRUPTED = 130
 
 Run = Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
@@ -284,8 +284,8 @@ def graph(
     from intervae.models import load
 
     suffix = path.suffix.lower() if path is not None else ""
-    if path is not None and suffix not in GRAPH_FORMATS:
-        raise unknown("format of --out", suffix or str(path), GRAPH_FORMATS)
+    if path is not None and suffix not in commands.FORMATS:
+        raise unknown("format of --out", suffix or str(path), commands.FORMATS)
     found = load(run).graph
     if path is not None:
         if suffix == ".dot":

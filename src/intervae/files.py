@@ -42,24 +42,24 @@ def only_writer(folder: Path | None) -> Iterator[None]:
 
     Where there is no folder yet, or the system has no such locks, nothing is held.
     """
+    held = None
     try:
         import fcntl
+
+        if folder is not None and folder.is_dir():
+            held = os.open(folder, os.O_RDONLY)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except ImportError:
-        folder = None
-    if folder is None or not folder.is_dir():
-        yield
-        return
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+        pass
+    except OSError as error:  # others than this one say that there are no locks here, or that the folder cannot be read
+        if held is not None and error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             os.close(held)
             raise RunError(f"{folder} is being trained by another process; wait for its end, or choose another out= (--out).") from None
     try:
         yield
     finally:
-        os.close(held)
+        if held is not None:
+            os.close(held)
 
 
 def write_text(path: Path, text: str) -> None:
