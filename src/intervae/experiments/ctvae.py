@@ -143,7 +143,11 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[i
         "acted_error_after_action": 100 * float(wrong["acted"][changed].mean()),
         "acted_error_reconstructed": 100 * float(wrong["target"][changed].mean()),
         **{f"others_worse|{name}": 100 * float(worse[:, i][~changed[:, i]].mean()) for i, name in enumerate(pairs.factor_names)},
-        **{f"others_worse|after {name}": 100 * float(worse[changed[:, i]][:, others_of[i]].mean()) for i, name in enumerate(pairs.factor_names)},
+        **{
+            f"others_worse|after {name}": 100 * float(worse[changed[:, i]][:, others_of[i]].mean())
+            for i, name in enumerate(pairs.factor_names)
+            if bool(changed[:, i].any())
+        },
     }
 
 
