@@ -24,7 +24,7 @@ from intervae.models.mcq_vae import MCQVAE
 from pairs import random_pairs
 
 SQUARES = {"patch": 4, "filters": 48, "features": 32, "codes": 64, "blocks": 1, "epochs": 60, "batch_size": 16, "learning_rate": 3e-3}
-TRANSITIONS = {"width": 48, "transition_epochs": 12, "transition_batch": 48, "transition_rate": 8e-3}
+TRANSITIONS = {"width": 48, "transition_epochs": 20, "transition_batch": 48, "transition_rate": 8e-3}
 COLOURS = np.array([[255, 50, 50], [255, 200, 30], [50, 230, 50], [50, 150, 255]], np.uint8)
 
 
@@ -70,8 +70,8 @@ def pairs_of(model: CTVAE, data: Dataset, rows: int = 8) -> Batch:
 def test_it_knows_the_actions_of_a_small_world_far_better_than_the_majority(trained: CTVAE, data: Dataset) -> None:
     found = {m.metric: m for m in evaluate(trained, data, ["actions"])}
     assert found["majority_accuracy"].value < 0.25
-    assert found["action_accuracy"].value > 0.7
-    assert found["factor_accuracy"].value > 0.75
+    assert found["action_accuracy"].value > 0.9
+    assert found["factor_accuracy"].value > 0.9
 
 
 def test_codes_at_places_are_not_judged_as_variables(trained: CTVAE, data: Dataset) -> None:
@@ -91,7 +91,7 @@ def test_acting_makes_the_picture_that_the_action_makes(trained: CTVAE, data: Da
         made = trained.act(data.test.images[some.before], data.actions[number])
         to_truth.append((made - images[some.after]).abs().mean((1, 2, 3)))
         to_start.append((made - images[some.before]).abs().mean((1, 2, 3)))
-    assert (torch.cat(to_truth) < torch.cat(to_start)).float().mean() > 0.5  # of a model that leaves everything as it was next to none
+    assert (torch.cat(to_truth) < torch.cat(to_start)).float().mean() > 0.85  # of a model that leaves everything as it was next to none
 
 
 def test_no_action_changes_nothing(trained: CTVAE, data: Dataset) -> None:
@@ -280,6 +280,18 @@ def test_the_whole_picture_fills_the_grid(size: tuple[int, int], grid: tuple[int
     moved = (model.encoder(far) - model.encoder(torch.zeros_like(far))).abs().sum(1)[0]
     assert moved[0, 0] > 0
     assert moved[-1, -1] == 0  # a code tells of its part of the picture
+
+
+def test_a_training_that_flies_apart_keeps_the_best_weights(data: Dataset) -> None:
+    """The rate grows a hundredfold with every epoch, so that the last are ruined."""
+    rates = {"schedule": "exponential", "decay": 100.0, "learning_rate": 1e-3, "epochs": 3, "clip": None}
+    model = create("vq-vae", data, **{**SQUARES, "filters": 8, "features": 8, **rates})
+    history = model.fit(data, seed=0).history
+    losses = [epoch["validation"]["loss"] for epoch in history if "validation" in epoch]
+    assert min(losses) < losses[-1] / 2
+    model.eval()
+    kept = model.loss(data.validation.batch(torch.arange(len(data.validation))))["loss"].item()
+    assert kept == pytest.approx(min(losses), rel=1e-4)
 
 
 @pytest.mark.parametrize(("reach", "seen"), [("local", 0), ("near", 1), ("wide", 5)])

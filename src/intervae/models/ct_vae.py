@@ -128,7 +128,7 @@ class CTVAE(MCQVAE):
             optimiser="adamw",
             learning_rate=settings.transition_rate,
             weight_decay=settings.weight_decay,
-            clip=10.0,
+            clip=settings.clip,
         )
         transitions = Phase(
             "transitions",

@@ -50,6 +50,7 @@ class MCQVAESettings:
     learning_rate: float = 3e-3  # of encoder and decoder; they are slow to learn detail with less
     schedule: Schedule = "cosine"
     decay: float = 1.0  # of the learning rate after every epoch, with schedule=exponential
+    clip: float | None = 10.0  # largest norm of a gradient: one odd batch must not throw the networks off; None takes every step whole
 
     def __post_init__(self) -> None:
         at_least(self, codebooks=1, codes=2, features=1, patch=1, filters=1, blocks=0, commitment=0, restart=0)
@@ -57,8 +58,8 @@ class MCQVAESettings:
             raise UsageError(f"codes={self.codes}: their numbers are kept in 16 bits; use 32768 at most.")
         if self.features % self.codebooks:
             raise UsageError(f"features={self.features} cannot be shared out among {self.codebooks} codebooks; use a multiple of codebooks.")
-        if self.scale <= 0:
-            raise UsageError(f"scale={self.scale} must be larger than 0.")
+        if self.scale <= 0 or (self.clip is not None and self.clip <= 0):
+            raise UsageError(f"scale={self.scale} and clip={self.clip} must be larger than 0.")
         if not 0 <= self.code_decay < 1:
             raise UsageError(f"code_decay={self.code_decay} must be at least 0 and below 1.")
 
@@ -189,12 +190,13 @@ class MCQVAE(Model):
         settings = self.settings
         return Phase(
             "codebooks",
-            (Player(self.loss, ("encoder.", "decoder."), learning_rate=settings.learning_rate),),
+            (Player(self.loss, ("encoder.", "decoder."), learning_rate=settings.learning_rate, clip=settings.clip),),
             epochs=settings.epochs,
             batch_size=settings.batch_size,
             schedule=settings.schedule,
             decay=settings.decay,
             after_step=self.quantiser.update,
+            keep_best=True,
         )
 
     def state_to_log(self) -> dict[str, Any]:
