@@ -462,6 +462,13 @@ def test_cpu_and_gpu_agree(name: str, make_model: Any, pendulum: Dataset, withou
 
 
 @pytest.mark.gpu
+def test_every_phase_can_be_captured_and_learns_as_it_does_eagerly(name: str, make_model: Any, pendulum: Dataset, exact_gpu: None) -> None:
+    eager, captured = (make_model(name, pendulum).fit(pendulum, seed=0, device="cuda", cuda_graph=graph).history for graph in (False, True))
+    for one, other in zip(epochs_of(eager), epochs_of(captured), strict=True):
+        assert other["train"] == pytest.approx(one["train"], rel=0.05, abs=0.05), one["phase"]
+
+
+@pytest.mark.gpu
 def test_the_generators_of_the_gpu_are_left_alone(name: str, make_model: Any, pendulum: Dataset) -> None:
     before = torch.cuda.get_rng_state()
     make_model(name, pendulum).fit(pendulum, device="cuda")
