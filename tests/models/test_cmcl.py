@@ -13,6 +13,8 @@ from torch.nn import functional
 
 from intervae.errors import DataError
 from intervae.models.cmcl import CMCL
+from intervae.models.cmcl_losses import causal_terms, embedding_terms, exchange_column, graph_terms, moved
+from intervae.models.cmcl_schedule import decide, set_warm_up, tighten
 
 
 # ---- the two modules ------------------------------------------------------------------------------------------------
@@ -21,7 +23,7 @@ def test_module_1_is_the_elbo_with_kl_of_q_from_p_outside_the_expectation() -> N
     data, model = mixed(), make()
     batch = batch_of(data)
     seen = model.look(batch["images"], batch["labels"], seeded())
-    terms = model.embedding_terms(batch, seen)
+    terms = embedding_terms(model, batch, seen)
     mean, log_variance = model.encoder(batch["images"]).chunk(2, 1)
     q = Normal(mean, torch.exp(log_variance / 2))
     torch.testing.assert_close(seen.z0, mean + q.scale * torch.randn(8, 3, generator=seeded()))
@@ -37,12 +39,12 @@ def test_module_2_is_the_elbo_under_the_conditional_prior_with_the_kl_outside_th
     data, model = mixed(), make(label_dropout=0.0)
     batch = batch_of(data)
     seen = model.look(batch["images"], batch["labels"], seeded())
-    terms = model.causal_terms(batch, seen)
+    terms = causal_terms(model, batch, seen)
     q, p = (
         Normal(mean, torch.exp(log_variance / 2)) for mean, log_variance in (model.posterior(seen.z0, seen.u, torch.ones(8, 1)), model.prior(seen.u))
     )
     pixels = functional.binary_cross_entropy_with_logits(model.decoder(seen.z), batch["images"], reduction="sum") / 8
-    assert torch.equal(model.causal_terms(batch, seen, 2 * model.decoder(seen.z))["kl"], terms["kl"])
+    assert torch.equal(causal_terms(model, batch, seen, 2 * model.decoder(seen.z))["kl"], terms["kl"])
     torch.testing.assert_close(terms["kl"], kl_divergence(q, p).sum(1).mean())
     torch.testing.assert_close(terms["loss"], pixels + kl_divergence(q, p).sum(1).mean())
     assert p.loc.std(0)[:3].min() > 0.01  # the prior does depend on u
@@ -50,18 +52,18 @@ def test_module_2_is_the_elbo_under_the_conditional_prior_with_the_kl_outside_th
 
 def test_both_kl_rise_over_the_warm_up() -> None:
     data, model = mixed(), make(warm_up=2, batch_size=10)
-    model.set_warm_up(data, 0)
+    set_warm_up(model, data, 0)
     assert model.warm_up_steps == 2 * (len(data.train) // 10)
     for step, share in ((0.0, 0.0), (float(model.warm_up_steps) / 4, 0.25), (1e9, 1.0)):
         batch = batch_of(data, step=step)
         seen = model.look(batch["images"], batch["labels"], seeded())
-        for terms, prefix in ((model.embedding_terms(batch, seen), "embedding_"), (model.causal_terms(batch, seen), "")):
+        for terms, prefix in ((embedding_terms(model, batch, seen), "embedding_"), (causal_terms(model, batch, seen), "")):
             torch.testing.assert_close(terms["loss"], terms[f"{prefix}reconstruction"] + share * terms[f"{prefix}kl"])
 
 
 def test_annealing_lets_the_weight_of_the_second_kl_fall_from_where_no_latent_pays_to_one() -> None:
     data, model = mixed(), make(annealing=0.5, epochs=4, batch_size=10, likelihood="gaussian", scale=0.2)
-    model.set_warm_up(data, 0)
+    set_warm_up(model, data, 0)
     steps = 2 * (len(data.train) // 10)
     pixels = (data.train.images.double() / 255).flatten(1)
     first = torch.linalg.eigvalsh(pixels.T.cov(correction=0))[-1].item() / 0.2**2
@@ -72,10 +74,10 @@ def test_annealing_lets_the_weight_of_the_second_kl_fall_from_where_no_latent_pa
     for step, weight in ((0.0, first), (steps / 2, first**0.5), (float(steps), 1.0), (1e9, 1.0)):
         batch = batch_of(data, step=step)
         seen = model.look(batch["images"], batch["labels"], seeded())
-        terms = model.causal_terms(batch, seen)
+        terms = causal_terms(model, batch, seen)
         torch.testing.assert_close(terms["loss"], terms["reconstruction"] + weight * terms["kl"])
     bernoulli = make(annealing=0.5)
-    bernoulli.set_warm_up(data, 0)
+    set_warm_up(bernoulli, data, 0)
     assert bernoulli.first_weight.item() == pytest.approx(first * 0.2**2 / 0.5**2, rel=1e-4)
 
 
@@ -215,12 +217,12 @@ def test_every_ablation_and_schedule_is_trained(causal_module: bool, contrast: b
 
 def test_alternating_steps_are_those_of_algorithm_1_with_one_for_all_that_shapes_the_latents() -> None:
     model = make(schedule="alternating")
-    moved = {player.name: player.parameters for player in model.phases()[0].players}
-    assert list(moved) == ["embedding", "causal", "graph", "contrast"]
+    by_player = {player.name: player.parameters for player in model.phases()[0].players}
+    assert list(by_player) == ["embedding", "causal", "graph", "contrast"]
     parts = {name.split(".")[0] for name, parameter in model.named_parameters() if parameter.requires_grad}
 
     def of(player: str) -> set[str]:
-        return {part for part in parts if f"{part}.".startswith(moved[player])}
+        return {part for part in parts if f"{part}.".startswith(by_player[player])}
 
     assert of("embedding") == {"encoder", "embedding_decoder"}
     assert of("causal") == {"encoder", "posterior_nets", "prior_nets", "decoder"}
@@ -264,7 +266,7 @@ def test_the_dag_fits_standardised_nodes_each_by_its_own_likelihood() -> None:
     data, model = mixed(), make(graph_sees="mean").train()
     batch = batch_of(data, 16)
     seen = model.look(batch["images"], batch["labels"], seeded())
-    found = model.graph_terms(seen, batch["labels"], None)["fit"]
+    found = graph_terms(model, seen, batch["labels"], None)["fit"]
     z = model.posterior(seen.z0)[0]
     z = (z - z.mean(0)) / (z.var(0, correction=0) + 1e-5).sqrt()
     outputs = model.networks(torch.cat([z, model.inputs(batch["labels"])], 1))
@@ -307,7 +309,7 @@ def test_the_dag_shapes_the_latents_once_it_is_time_for_it() -> None:
     assert make(shaping_start=0.0).shaping == 1  # the paper
     model, started = make(shaping_start=0.5, epochs=4), []
     for _ in range(3):
-        model.tighten({})
+        tighten(model, {})
         started.append(float(model.shaping))
     assert started == [0, 1, 1]
 
@@ -318,7 +320,7 @@ def test_cycles_are_held_down_by_an_augmented_lagrangian() -> None:
     model.networks.cycles = lambda: torch.tensor(next(values))  # type: ignore[method-assign]
     state = []
     for _ in range(7):
-        model.tighten({})
+        tighten(model, {})
         state.append((round(float(model.multiplier), 4), float(model.penalty)))
     # nothing in the first epoch; then alpha += rho h, and rho grows tenfold, to 100 at most, where h has not fallen to a quarter
     assert state == [(0.0, 1.0), (1.0, 1.0), (1.5, 10.0), (2.5, 10.0), (3.4, 100.0), (11.4, 100.0), (12.4, 100.0)]
@@ -339,11 +341,11 @@ def test_a_latent_that_no_picture_shows_has_no_edge() -> None:
     z = torch.randn(len(part), M, generator=rng)
     z[:, 1] = torch.tanh(data.variables[0].normalise(part.labels[:, 0])) * 3 + z[:, 1]  # follows a
     z[:, 2] = part.labels[:, 1] * 3 + z[:, 2]  # follows b
-    model.decide(z, part)
+    decide(model, z, part)
     assert {edge[:2] for edge in model.graph.edges} >= {("a", "z1"), ("b", "z2")}
     with torch.no_grad():
         next(iter(model.decoder.parameters()))[:, 1:3] = 0
-    model.decide(z, part)
+    decide(model, z, part)
     assert not model.influence[:, 1:3].any()
     assert not model.influence[1:3].any()
 
@@ -375,7 +377,7 @@ def test_the_contrast_waits_for_its_time_and_for_edges_of_both_kinds() -> None:
     model.edges.zero_()
     started = []
     for _ in range(3):
-        model.tighten({})
+        tighten(model, {})
         started.append(float(model.contrast_on))
     assert started == [0.0, 1.0, 1.0]
     assert torch.equal(model.edges, (model.networks.strengths >= 0.5 * model.networks.strengths.max()).float())
@@ -385,13 +387,13 @@ def test_a_column_is_replaced_by_that_of_another_sample_which_differs() -> None:
     data, model = mixed(400), make()
     u = model.inputs(data.train.labels[:200])
     for among, own in (([0.0, 1, 0], [1]), ([0.0, 0, 1], [2, 3, 4]), ([1.0, 0, 0], [0])):
-        after = model.replace_column(u, torch.tensor(among), seeded())
+        after = exchange_column(u, torch.tensor(among), model.owner, seeded())
         others = [c for c in range(5) if c not in own]
         assert torch.equal(after[:, others], u[:, others])
         assert (after[:, own] != u[:, own]).any(1).float().mean() > 0.85  # ties are resampled; 0.42 of the binary ones would differ without
         rows = {tuple(row) for row in u[:, own].tolist()}
         assert {tuple(row) for row in after[:, own].tolist()} <= rows
-    after = model.replace_column(u, torch.tensor([1.0, 0, 1]), seeded())
+    after = exchange_column(u, torch.tensor([1.0, 0, 1]), model.owner, seeded())
     changed = torch.stack([(after != u)[:, c].any(1) for c in ([0], [1], [2, 3, 4])], 1)
     assert changed.sum(1).max() == 1
     assert changed.float().mean(0)[[0, 2]].min() > 0.35
@@ -404,14 +406,14 @@ def test_abduction_keeps_each_residual_and_moves_effects_only() -> None:
         model.standardiser.mean.copy_(torch.tensor([1.0, 2, 3, 4]))
         model.standardiser.variance.copy_(torch.tensor([4.0, 1, 1, 9]))
     u, z = model.inputs(data.train.labels[:6]), torch.randn(6, M)
-    assert torch.equal(model.moved(z, u, u), z)
+    assert torch.equal(moved(model, z, u, u), z)
     after = u.clone()
     after[:, :2] = u[:, :2].roll(1, 0)  # a and b
-    moved = model.moved(z, u, after)
-    assert torch.equal(moved[:, 1:], z[:, 1:])
+    acted = moved(model, z, u, after)
+    assert torch.equal(acted[:, 1:], z[:, 1:])
     f = [model.mechanism("z0", {"a": data.variables[0].denormalise(column[:, 0])}) for column in (u, after)]
-    torch.testing.assert_close(moved[:, 0], f[1] + (z[:, 0] - f[0]), rtol=1e-4, atol=1e-4)
-    assert (moved[:, 0] - z[:, 0]).abs().max() > 1e-3
+    torch.testing.assert_close(acted[:, 0], f[1] + (z[:, 0] - f[0]), rtol=1e-4, atol=1e-4)
+    assert (acted[:, 0] - z[:, 0]).abs().max() > 1e-3
 
 
 def test_the_classifier_may_see_the_change_instead() -> None:

@@ -10,6 +10,7 @@ import torch
 from oracle import TRUE, VARIABLES, bent, drawn, oracle, world
 
 from intervae.data.base import Variable, build_dataset
+from intervae.models.cmcl_schedule import decide
 from intervae.report import findings
 from intervae.report.findings import explained_by_model, find, gather, is_straight
 
@@ -79,7 +80,7 @@ def test_strengths_with_and_without_the_table_are_those_of_the_models_own_decisi
     data = world()
     model = oracle(data)
     z = model.encode(data.train.images)[..., 0]
-    model.decide(z, data.train)
+    decide(model, z, data.train)
     for link in find(model, data, resamples=2).links:
         assert link.alone == pytest.approx(link.strength, abs=0.03), link  # over all splits, not the training rows alone
         assert 0.5 < link.strength <= 1

@@ -1,7 +1,8 @@
 """CMCL (Mao et al. 2022): which latents of an image cause the columns of a table, and which are caused by them.
 
-Read beside the paper: Eqs. 5-6 module 1, Eqs. 7 and 17-19 module 2, Eqs. 8-10 the DAG (nets/node_networks.py), Eqs. 11-13 the counterfactual
-contrast, Eq. 14 the total, App. B do(). Where the printed equations are wrong, what they must be is here; see docs/cmcl.md.
+Read beside the paper: module 1 (Eq. 5), module 2 (Eqs. 7, 17 and 18), the total (Eq. 14) and Algorithm 1 are here; each loss in cmcl_losses.py, what
+is done around the steps in cmcl_schedule.py, the DAG's networks (Eqs. 8-10) in nets/node_networks.py, do() (App. B) in cmcl_queries.py. Where the
+printed equations are wrong, what they must be is in the code; see docs/cmcl.md.
 Shapes: B images, m latents z, d columns u of the table with P inputs in all, z0 of size m0, p = m + d nodes in the order [z, u].
 Reduction: sum over pixels and latents, mean over the batch.
 """
@@ -15,28 +16,28 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from intervae.causal.gaussian import kl_diagonal, kl_standard_normal, reparametrise
-from intervae.causal.graph import CausalGraph
-from intervae.data.base import Batch, Dataset, Spec, Split
+from intervae.causal.gaussian import reparametrise
+from intervae.data.base import Batch, Dataset, Spec
 from intervae.discovery.design import refuse_collinear
 from intervae.errors import DataError
-from intervae.models.base import repeat_rows
-from intervae.models.cmcl_directions import decide_edges
+from intervae.models.cmcl_losses import Look, causal_terms, contrast_terms, counterfactual_rows, embedding_terms, graph_terms
 from intervae.models.cmcl_queries import LABEL_BANK, CrossModalQueries
-from intervae.models.cmcl_rows import Acted, Look, bounded, exchange_column, largest_variance
+from intervae.models.cmcl_schedule import finish, set_warm_up, tighten
 from intervae.models.cmcl_settings import CMCLSettings
 from intervae.models.ivae import as_inputs, inputs_of
 from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.images import build_decoder, build_encoder, dense_layers
-from intervae.nets.likelihood import negative_log_likelihood
-from intervae.nets.node_networks import Layers, NodeNetworks
+from intervae.nets.node_networks import NodeNetworks
 from intervae.nets.norm import BatchNorm, update_statistics
 from intervae.nets.pairs import PairDecoder, PairEncoder
 from intervae.nets.per_node import PerNode
 
 MOST_CATEGORIES = 50  # of a column: what is seen once or twice cannot be learned
-BERNOULLI_NOISE = 0.5  # as which a Bernoulli likelihood sees a grey pixel
-FASTER_FALL = 0.25  # of the cycles in an epoch, short of which their penalty grows tenfold
+
+
+def bounded(log_variance: Tensor) -> Tensor:
+    """Within [-12, 8]; hardtanh is a clamp whose gradient is one operation."""
+    return functional.hardtanh(log_variance, -12.0, 8.0)
 
 
 class CMCL(CrossModalQueries):
@@ -203,115 +204,29 @@ class CMCL(CrossModalQueries):
             posterior, unseen = zip(mean.chunk(2), log_variance.chunk(2), strict=True)
         return Look(u, z0, embedding, seen, posterior, reparametrise(*posterior, generator), unseen)
 
-    def misfit(self, output: Tensor, images: Tensor) -> Tensor:
-        """-log p(x | output), a mean over the batch."""
-        return negative_log_likelihood(output, images, self.settings.likelihood, self.settings.scale).mean()
-
-    # ---- the losses -------------------------------------------------------------------------------------------------
-    def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """Eq. 14: -L1 - L2 + L_DAG - L_CR."""
-        settings, seen = self.settings, self.look(batch["images"], batch["labels"], generator)
-        layers = self.networks.layers()
-        graph = self.graph_terms(seen, batch["labels"], generator, layers)  # first: what follows goes by this batch's centre and spread
-        acted = self.counterfactual_rows(seen, generator, layers.detach()) if settings.contrast else None
-        pictures = self.generator_of(seen.z if acted is None else acted.z)
-        output = pictures if acted is None else pictures.chunk(2)[1]
-        embedding = self.embedding_terms(batch, seen, None if settings.causal_module else output)
-        if not settings.causal_module:
-            embedding["reconstruction"] = embedding["embedding_reconstruction"]
-        causal = self.causal_terms(batch, seen, output) if settings.causal_module else {}
-        contrast = {} if acted is None else self.contrast_terms(seen, acted, pictures, generator)
-        weights = settings.embedding_weight, settings.causal_weight, settings.graph_weight, settings.contrast_weight
-        parts = zip(weights, (embedding, causal, graph, contrast), strict=True)
-        total = [terms.pop("loss") if weight == 1 else weight * terms.pop("loss") for weight, terms in parts if terms]
-        return {"loss": torch.stack(total).sum(), **embedding, **causal, **graph, **contrast}
-
-    def embedding_terms(self, batch: Batch, seen: Look, output: Tensor | None = None) -> Terms:
-        """-L1, Eq. 6 with KL(q || p) outside the expectation; `output` (B, C, H, W), where the picture of z0 is there already."""
-        reconstruction = self.misfit(self.embedding_decoder(seen.z0) if output is None else output, batch["images"])
-        kl = kl_standard_normal(*seen.embedding).mean()
-        return {"loss": reconstruction + self.warm_up(batch) * kl, "embedding_reconstruction": reconstruction, "embedding_kl": kl}
-
-    def causal_terms(self, batch: Batch, seen: Look, output: Tensor | None = None) -> Terms:
-        """-L2, Eq. 19 with the KL outside the logarithm; `output` (B, C, H, W), where the picture of z is there already."""
-        reconstruction = self.misfit(self.decoder(seen.z) if output is None else output, batch["images"])
-        kl = kl_diagonal(*seen.posterior, *self.prior(seen.u)).mean()
-        return {"loss": reconstruction + self.causal_kl_weight(batch) * kl, "reconstruction": reconstruction, "kl": kl}
-
-    def causal_kl_weight(self, batch: Batch) -> Tensor | float:
-        """Of module 2's KL: with annealing it falls geometrically to 1, from where no latent is worth its nats.
-
-        While it is high a picture is told by what u says of it, for that is free: z_j comes to stand for what u_j tells, and latents without a
-        column join later. Risen from 0 instead, reconstruction mixes the latents first, and then they hardly turn any more.
-        """
-        if not self.settings.annealing:
-            return self.warm_up(batch)
-        left = (1 - batch["step"] / self.annealing_steps.clamp(min=1.0)).clamp(min=0.0)
-        return self.first_weight**left
-
-    def warm_up(self, batch: Batch) -> Tensor | float:
-        return (batch["step"] / self.warm_up_steps.clamp(min=1.0)).clamp(max=1.0) if self.settings.warm_up else 1.0
-
-    def graph_terms(self, seen: Look, labels: Tensor, generator: torch.Generator | None, layers: Layers | None = None) -> Terms:
-        """L_DAG, Eq. 10 over standardised nodes, with h(W) under its augmented Lagrangian: alpha h + rho / 2 h^2."""
-        settings, networks = self.settings, self.networks
-        layers = layers or networks.layers()
-        z = self.standardiser(self.graph_view(seen, generator))
-        inputs = torch.cat([z, seen.u], dim=1)
-        targets = torch.cat([z, self.targets(labels)], dim=1) if networks.mixed else inputs
-        fit = networks.misfit(networks(inputs, None, layers), targets, settings.graph_loss).mean()
-        cycles, sparsity = networks.cycles(layers), networks.sparsity(layers)
-        constraint = (self.multiplier + 0.5 * self.penalty * cycles) * cycles
-        loss = fit + settings.sparsity * sparsity + settings.decay * networks.decay(layers) + constraint
-        return {"loss": loss, "fit": fit, "sparsity": sparsity, "cycles": cycles}
-
-    def graph_view(self, seen: Look, generator: torch.Generator | None) -> Tensor:
-        """The latents (B, m) whose causes are learned: read off the image without u wherever q can do without, so that an edge is never a copy."""
-        z = seen.unseen[0] if self.settings.graph_sees == "mean" else reparametrise(*seen.unseen, generator)
-        return torch.lerp(z.detach(), z, self.shaping)  # a gradient once it is time for it
-
-    @property
-    def causes_and_effects(self) -> Tensor:
-        """(2, d) of 0 and 1: the columns of Omega+, that cause a latent, and of Omega-, that are caused by one."""
-        m = self.settings.latents
-        return torch.stack([self.edges[m:, :m].amax(1), self.edges[:m, m:].amax(0)])
-
-    def counterfactual_rows(self, seen: Look, generator: torch.Generator | None, layers: Layers | None = None) -> Acted:
-        """Another value for a cause of each row, u' and z' = f(u') + z - f(u), and for an effect of it, u'' and z."""
-        u = self.replace_column(seen.u.repeat(2, 1), self.causes_and_effects.repeat_interleave(len(seen.u), 0), generator)
-        return Acted(u, torch.cat([self.moved(seen.z, seen.u, u.chunk(2)[0], layers), seen.z]))
-
-    def contrast_terms(self, seen: Look, acted: Acted, pictures: Tensor, generator: torch.Generator | None) -> Terms:
-        """-L_CR, Eq. 13 as a cross-entropy: D tells pictures of do(u_i), u_i a cause, from those of do(u_n), u_n an effect, by their latents.
-
-        0 until there are edges of both kinds, and before its share of training has passed. `pictures` (2 B, C, H, W) are logits of `acted`.
-        """
-        posterior = self.embed(torch.sigmoid(pictures))
-        if self.settings.causal_module:
-            posterior = self.posterior(reparametrise(*posterior, generator), acted.u, seen.seen.repeat(2, 1))
-        z = reparametrise(*posterior, generator)
-        assert self.classifier is not None
-        logits = self.classifier(z - seen.z.repeat(2, 1) if self.settings.contrast_input == "delta" else z).view(2, -1)
-        found = functional.softplus(logits * self.sides).mean(1).sum()
-        contrast = self.contrast_on * self.causes_and_effects.amax(1).prod() * found
-        return {"loss": contrast, "contrast": contrast.clone()}
-
-    def replace_column(self, u: Tensor, among: Tensor, generator: torch.Generator | None) -> Tensor:
-        """u (B, P) with one column of each row, drawn from `among` (B, d) or (d,) of 0 and 1, taken from another row where it has another value."""
-        return exchange_column(u, among, self.owner, generator)
-
-    def moved(self, z: Tensor, before: Tensor, after: Tensor, layers: Layers | None = None) -> Tensor:
-        """Latents (B, m) had u been `after` and not `before` (B, P): z_j + f_j(u') - f_j(u), each sample's residual kept."""
-        m = self.settings.latents
-        nodes = torch.cat([((z - self.centre) / self.spread).repeat(2, 1), torch.cat([before, after])], dim=1)
-        factual, acted = self.networks(nodes, self.edges, layers)[:m, :, 0].T.chunk(2)
-        return z + self.spread * (acted - factual)
-
     def generator_of(self, z: Tensor) -> Tensor:
         """g(z): latents (B, m) to the logits of a picture."""
         return self.decoder(z) if self.settings.causal_module else self.embedding_decoder(z)
 
     # ---- training ---------------------------------------------------------------------------------------------------
+    def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """Eq. 14: -L1 - L2 + L_DAG - L_CR."""
+        settings, seen = self.settings, self.look(batch["images"], batch["labels"], generator)
+        layers = self.networks.layers()
+        graph = graph_terms(self, seen, batch["labels"], generator, layers)  # first: what follows goes by this batch's centre and spread
+        acted = counterfactual_rows(self, seen, generator, layers.detach()) if settings.contrast else None
+        pictures = self.generator_of(seen.z if acted is None else acted.z)
+        output = pictures if acted is None else pictures.chunk(2)[1]
+        embedding = embedding_terms(self, batch, seen, None if settings.causal_module else output)
+        if not settings.causal_module:
+            embedding["reconstruction"] = embedding["embedding_reconstruction"]
+        causal = causal_terms(self, batch, seen, output) if settings.causal_module else {}
+        contrast = {} if acted is None else contrast_terms(self, seen, acted, pictures, generator)
+        weights = settings.embedding_weight, settings.causal_weight, settings.graph_weight, settings.contrast_weight
+        parts = zip(weights, (embedding, causal, graph, contrast), strict=True)
+        total = [terms.pop("loss") if weight == 1 else weight * terms.pop("loss") for weight, terms in parts if terms]
+        return {"loss": torch.stack(total).sum(), **embedding, **causal, **graph, **contrast}
+
     def phases(self) -> list[Phase]:
         """Everything together, the DAG's own networks at a rate of their own; or (alternating) Algorithm 1, four steps on each batch."""
         settings = self.settings
@@ -332,19 +247,19 @@ class CMCL(CrossModalQueries):
             epochs=settings.epochs,
             batch_size=settings.batch_size,
             schedule=settings.rate_schedule,
-            prepare=self.set_warm_up,
+            prepare=partial(set_warm_up, self),
             after_step=partial(update_statistics, self),
-            after_epoch=self.tighten,
+            after_epoch=partial(tighten, self),
         )
-        return [main, Phase("graph", prepare=self.finish)]
+        return [main, Phase("graph", prepare=partial(finish, self))]
 
     def embedding_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Step (a) of Algorithm 1: L1 is maximised."""
-        return self.embedding_terms(batch, self.look(batch["images"], batch["labels"], generator))
+        return embedding_terms(self, batch, self.look(batch["images"], batch["labels"], generator))
 
     def causal_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """L2, where the paper prints (a) again; `shaped_loss` makes step (b) of it."""
-        return self.causal_terms(batch, self.look(batch["images"], batch["labels"], generator))
+        return causal_terms(self, batch, self.look(batch["images"], batch["labels"], generator))
 
     def shaped_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Step (b): L2 (L1 without module 2), and what (c) and (d) ask of the encoders: an Adam of its own would make full steps of that nat."""
@@ -358,13 +273,13 @@ class CMCL(CrossModalQueries):
 
     def graph_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Step (c): L_DAG, by its networks."""
-        return self.graph_terms(self.look(batch["images"], batch["labels"], generator), batch["labels"], generator)
+        return graph_terms(self, self.look(batch["images"], batch["labels"], generator), batch["labels"], generator)
 
     def contrast_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Step (d): -L_CR, by its classifier."""
         seen = self.look(batch["images"], batch["labels"], generator)
-        acted = self.counterfactual_rows(seen, generator)
-        return self.contrast_terms(seen, acted, self.generator_of(acted.z), generator)
+        acted = counterfactual_rows(self, seen, generator)
+        return contrast_terms(self, seen, acted, self.generator_of(acted.z), generator)
 
     def check(self, data: Dataset) -> None:
         settings, columns = self.settings, len(self.spec.variables)
@@ -375,75 +290,6 @@ class CMCL(CrossModalQueries):
                 f"set latents={columns} or more, leave columns out, or let latents share columns (pairing=full one_each=false)."
             )
         refuse_collinear(data.train.labels.double().cpu().numpy(), self.spec.names, [v.kind for v in self.spec.variables])
-
-    def set_warm_up(self, data: Dataset, seed: int) -> None:
-        """Turn epochs of warm-up and the share of annealing into steps.
-
-        Annealing starts at the largest variance of the pictures in any one direction, in units of the pixels' noise: above it not even the best
-        linear latent is worth its KL (as in probabilistic PCA).
-        """
-        settings, steps = self.settings, len(data.train) // self.settings.batch_size
-        self.warm_up_steps.fill_(settings.warm_up * steps)
-        self.annealing_steps.fill_(settings.annealing * settings.epochs * steps)
-        noise = BERNOULLI_NOISE if settings.likelihood == "bernoulli" else settings.scale
-        pixels = (self._some_rows(data, seed).images.float() / 255).flatten(1)
-        self.first_weight.copy_((largest_variance(pixels) / noise**2).clamp(min=1.0))
-
-    def _some_rows(self, data: Dataset, seed: int) -> Split:
-        """Random rows of the training split, all of them where it is small."""
-        return data.train[torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))[:LABEL_BANK].to(data.train.device)]
-
-    @torch.no_grad()
-    def tighten(self, terms: Any) -> None:
-        """After an epoch: the augmented Lagrangian's dual step, and the edges that the contrast goes by."""
-        settings = self.settings
-        self.epochs_done += 1
-        share = float(self.epochs_done) / settings.epochs
-        self.contrast_on.fill_(float(share >= settings.contrast_start))
-        self.shaping.fill_(float(share >= settings.shaping_start))
-        strengths = CausalGraph(self.node_names, self.networks.strengths.double().cpu().numpy())
-        strong = strengths.threshold(settings.contrast_threshold * float(strengths.weights.max())).to_acyclic()
-        self.edges.copy_(torch.as_tensor(strong.adjacency))
-        cycles = self.networks.cycles()
-        if share >= settings.acyclicity_start:
-            self.multiplier.add_(self.penalty * cycles)
-            if cycles > FASTER_FALL * self.last_cycles:
-                self.penalty.mul_(10).clamp_(max=settings.largest_penalty)
-            self.last_cycles.copy_(cycles)
-
-    @torch.no_grad()
-    def finish(self, data: Dataset, seed: int) -> None:
-        """Keep labels of the training split, from which sample() draws; decide on it which edges there are, and fit f to them."""
-        settings, part = self.settings, self._some_rows(data, seed)
-        self.label_bank.copy_(repeat_rows(part.labels, LABEL_BANK))
-        self.eval()
-        z = self.encode(part.images, part.labels if self.needs_labels else None)[..., 0]
-        standardised = self.standardiser(z)
-        inputs = torch.cat([standardised, self.inputs(part.labels)], dim=1)
-        self.influence.copy_(self.networks.influence(inputs))
-        if settings.direction == "networks":
-            return
-        self.decide(z, part)
-        self.edges.copy_(self.graph_mask)
-        if settings.refit_steps and self.edges.any():
-            targets = torch.cat([standardised, self.targets(part.labels)], dim=1)
-            fit: dict[str, Any] = {"steps": settings.refit_steps, "rate": settings.graph_rate, "decay": settings.decay, "loss": settings.graph_loss}
-            self.networks.refit(inputs, targets, self.edges, seed=seed, **fit)
-
-    def decide(self, z: Tensor, part: Split) -> None:
-        """Edges between latents (N, m) that pictures show and the columns of these rows, by the likelihood of both directions, into `influence`."""
-        m = self.settings.latents
-        decision = decide_edges(
-            z.double().cpu().numpy(),
-            part.labels.double().cpu().numpy(),
-            threshold=self.settings.edge_threshold,
-            one_each=self.settings.one_each,
-            kinds=[variable.kind for variable in self.spec.variables],
-            shown=self.visible(part),
-        )
-        self.influence[m:, :m] = torch.as_tensor(decision.causes).to(self.influence)
-        self.influence[:m, m:] = torch.as_tensor(decision.effects).to(self.influence)
-        self.margins.copy_(torch.as_tensor(decision.margins))
 
     def state_to_log(self) -> dict[str, Any]:
         state = {"cycles": float(self.networks.cycles().detach()), "multiplier": float(self.multiplier), "penalty": float(self.penalty)}
