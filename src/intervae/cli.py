@@ -269,39 +269,7 @@ def _draw(model: Model, data: Dataset, run: Path) -> None:
 
 
 app.command()(commands.report)
-
-
-@app.command()
-def graph(
-    run: Run,
-    path: Annotated[
-        Path | None, typer.Option("--out", help="g.svg, g.png, g.dot or g.json; prints the edges without it.", show_default=False)
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show or draw the causal graph of a run."""
-    from intervae.files import write_json, write_text
-    from intervae.models import load
-
-    suffix = path.suffix.lower() if path is not None else ""
-    if path is not None and suffix not in commands.FORMATS:
-        raise unknown("format of --out", suffix or str(path), commands.FORMATS)
-    found = load(run).graph
-    if path is not None:
-        if suffix == ".dot":
-            write_text(path, found.to_dot())
-        elif suffix == ".json":
-            write_json(path, found.to_json())
-        else:
-            from intervae import figures
-
-            figures.draw_graph(path, found)
-    if as_json:
-        print(json.dumps(found.to_json(), indent=2))
-    elif path is not None:
-        say(f"wrote {path}")
-    else:
-        say("\n".join(f"{cause} -> {effect}  {weight:.3f}" for cause, effect, weight in found.edges) or "no edges")
+app.command()(commands.graph)
 
 
 @app.command()

@@ -1,10 +1,11 @@
-"""Commands that stand by themselves: `intervae discover` on a table without a run, `intervae report` and `resume` on a run and its data."""
+"""Commands that stand by themselves: `intervae discover` on a table without a run; `intervae report`, `graph` and `resume` on a run."""
 
 from __future__ import annotations
 
 import json
 import re
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -121,7 +122,7 @@ def _kinds(frame: Any, given: dict[str, str]) -> list[str]:
     return [given.get(name, kind) for name, kind in zip(frame.columns, told, strict=True)]
 
 
-def _write(path: Path, graph: CausalGraph, confidence: Any) -> None:
+def _write(path: Path, graph: CausalGraph, confidence: Any, undirected: Collection[tuple[str, str]] = ()) -> None:
     from intervae.files import write_json, write_text
 
     if path.suffix.lower() == ".dot":
@@ -131,7 +132,7 @@ def _write(path: Path, graph: CausalGraph, confidence: Any) -> None:
     else:
         from intervae import figures
 
-        figures.draw_graph(path, graph, confidence=confidence)
+        figures.draw_graph(path, graph, confidence=confidence, undirected=undirected)
 
 
 def _print(rows: list[dict[str, Any]], sure: bool) -> None:
@@ -203,6 +204,32 @@ def report(
 
     model, data = open_run(run, device)
     say(f"wrote {write_report(model, data, run, resamples=resamples, seed=seed)}")
+
+
+def graph(
+    run: Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)],
+    path: Annotated[
+        Path | None, typer.Option("--out", help="g.svg, g.png, g.dot or g.json; prints the edges without it.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program.")] = False,
+) -> None:
+    """Show or draw the causal graph of a run; a -- b where the direction cannot be told."""
+    from intervae.models import load
+
+    suffix = path.suffix.lower() if path is not None else ""
+    if path is not None and suffix not in FORMATS:
+        raise unknown("format of --out", suffix or str(path), FORMATS)
+    model = load(run)
+    found, undirected = model.graph, model.undirected_edges
+    if path is not None:
+        _write(path, found, None, undirected)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=2))
+    elif path is not None:
+        say(f"wrote {path}")
+    else:
+        lines = [f"{cause} {'--' if (cause, effect) in undirected else '->'} {effect}  {weight:.3f}" for cause, effect, weight in found.edges]
+        say("\n".join(lines) or "no edges")
 
 
 def parse_shard(text: str) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.text import Text
 
 from intervae.causal.graph import CausalGraph
 from intervae.data.simulators import Pendulum
@@ -175,6 +176,20 @@ def test_bad_input_is_refused(tmp_path):
     with pytest.raises(DataError, match="without variables"):
         draw_graph(tmp_path / "g.png", CausalGraph.empty([]))
     assert not list(tmp_path.iterdir())
+
+
+def test_edges_without_a_direction_are_dashed_lines_without_a_head(drawn, assert_no_overlap):
+    graph = CausalGraph("abcd", np.diag([0.5, 0.9, 0.7], 1))
+    canvas = drawn(draw_graph, graph, undirected=[("b", "c")])
+    assert_well_drawn(canvas, graph, {(0, 1), (1, 2), (2, 3)})
+    assert_no_overlap(canvas)
+    for edge, arrow in parts(canvas)[1].items():
+        plain = edge == (1, 2)
+        assert ("Curve" in type(arrow.get_arrowstyle()).__name__ and not arrow.get_arrowstyle().arrow.endswith(">")) is plain
+        assert (arrow.get_linestyle() != "-") is plain
+    words = [text.get_text() for text in canvas.figure.findobj(Text)]
+    assert "no arrow head: direction cannot be told (1)" in words
+    assert not any("head" in text.get_text() for text in drawn(draw_graph, graph).figure.findobj(Text))
 
 
 # ---- the layout itself ----------------------------------------------------------------------------------------------

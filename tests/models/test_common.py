@@ -27,7 +27,7 @@ from intervae.models.phases import Phase
 from intervae.models.storage import load_model
 from pairs import random_pairs
 
-QUERIES = ("graph", "counterfactual", "act", "attribute", "extrapolate")
+QUERIES = ("graph", "measure", "counterfactual", "act", "attribute", "extrapolate")
 BATCH_TERMS: dict[str, set[str]] = {  # terms that are no mean over samples by design: model -> names
     "beta-tcvae": {"loss", "mutual_information", "total_correlation", "dimension_kl"},
     "dip-vae": {"loss", "diagonal", "off_diagonal"},
@@ -328,6 +328,7 @@ def test_a_question_the_model_cannot_answer_names_those_that_can(name: str, make
     model = make_model(name, data := make_data())
     calls: dict[str, Callable[[], Any]] = {
         "graph": lambda: model.graph,
+        "measure": lambda: model.measure(data.test.images),
         "counterfactual": lambda: model.counterfactual(data.test.images, {}),
         "act": lambda: model.act(data.test.images, "jump"),
         "attribute": lambda: model.attribute(data.test.images, data.test.images),

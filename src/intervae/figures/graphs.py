@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ NAME, NODE_HEIGHT, PADDING = 12.0, 30.0, 14.0
 WIDEST = 760.0  # canvas pixels of nodes side by side, about the width of a README
 MOST_LABELS = 60  # edges, above which strengths are not printed
 KINDS: dict[str, tuple[str, Any]] = {"correct": (BLUE, "-"), "missing": ("#8c959f", (0, (4, 3))), "wrong": (RED, "-"), "reversed": (ORANGE, "-")}
+OPEN: tuple[str, Any] = (INK, (0, (3, 1.6)))  # a line without a head: which end is the cause cannot be told
 
 
 @dataclass(frozen=True)
@@ -49,24 +51,36 @@ class Edge:
     weight: float
     label: str
     opacity: float
+    directed: bool = True
 
 
-def draw_graph(path: str | Path, graph: CausalGraph, *, true_graph: CausalGraph | None = None, confidence: Any = None, title: str = "") -> None:
+def draw_graph(
+    path: str | Path,
+    graph: CausalGraph,
+    *,
+    true_graph: CausalGraph | None = None,
+    confidence: Any = None,
+    undirected: Collection[tuple[str, str]] = (),
+    title: str = "",
+) -> None:
     """Draw `graph`, causes above effects, the width of an arrow growing with its strength, which is printed on it.
 
     Arguments:
         true_graph: colours the arrows as correct, wrong (in neither direction true) or reversed, and adds the missing ones dashed.
             The drawing then follows the true order, so that graphs learned by several methods can be laid side by side.
         confidence: (n, n) in [0, 1], how sure the edge j -> i at [j, i] is; fades the arrows and is printed beside the strength.
+        undirected: edges (cause, effect) whose direction cannot be told: dashed lines without a head.
     """
     known_suffix(path)
-    graph_canvas(graph, true_graph, confidence, title).save(path)
+    graph_canvas(graph, true_graph, confidence, title, undirected).save(path)
 
 
-def graph_canvas(graph: CausalGraph, true_graph: CausalGraph | None, confidence: Any, title: str) -> Canvas:
+def graph_canvas(
+    graph: CausalGraph, true_graph: CausalGraph | None, confidence: Any, title: str, undirected: Collection[tuple[str, str]] = ()
+) -> Canvas:
     if not len(graph):
         raise DataError("a graph without variables cannot be drawn.")
-    edges = _edges(graph, _same_variables(graph, true_graph), _confidence(graph, confidence))
+    edges = _edges(graph, _same_variables(graph, true_graph), _confidence(graph, confidence), undirected)
     names = [readable(name) for name in graph.names]
     widths = np.array([max(text_width(name, NAME) + 2 * PADDING, 44) for name in names])
     longest = max((text_width(edge.label, SMALL) for edge in edges if edge.label), default=0.0)
@@ -112,7 +126,7 @@ def _confidence(graph: CausalGraph, confidence: Any) -> np.ndarray | None:
     return table
 
 
-def _edges(graph: CausalGraph, true: CausalGraph | None, confidence: np.ndarray | None) -> list[Edge]:
+def _edges(graph: CausalGraph, true: CausalGraph | None, confidence: np.ndarray | None, undirected: Collection[tuple[str, str]] = ()) -> list[Edge]:
     """The arrows of `graph`, and with a true graph those that are missing; a reversed one is drawn once, as it was found."""
     weights, edges = graph.weights, []
     plain = bool(np.isin(weights, (0, 1)).all())  # only that there is an edge is known, not its strength
@@ -124,7 +138,8 @@ def _edges(graph: CausalGraph, true: CausalGraph | None, confidence: np.ndarray 
         sure = None if confidence is None else confidence[j, i]
         words = [] if plain else [f"{weights[j, i]:.2f}".replace("-", "−")]
         words += [] if sure is None else [f"({sure:.0%})" if words else f"{sure:.0%}"]
-        edges.append(Edge(int(j), int(i), kind, float(weights[j, i]), " ".join(words), 1.0 if sure is None else 0.25 + 0.75 * float(sure)))
+        opacity, directed = 1.0 if sure is None else 0.25 + 0.75 * float(sure), (graph.names[j], graph.names[i]) not in undirected
+        edges.append(Edge(int(j), int(i), kind, float(weights[j, i]), " ".join(words), opacity, directed))
     if true is not None:
         lost = (true.weights != 0) & (weights == 0) & (weights.T == 0)
         half = (true.weights != 0) & (weights == 0) & (weights.T != 0) & (true.weights.T != 0)  # truth runs both ways, one of them was found
@@ -157,6 +172,8 @@ def _arrow(edge: Edge, curve: Curve, strongest: float) -> FancyArrowPatch:
     color, dashes = KINDS.get(edge.kind, (INK, "-"))
     width = 1.2 if edge.kind == "missing" else 0.9 + 1.5 * abs(edge.weight) / strongest
     how: dict[str, Any] = {"color": color, "linewidth": width, "linestyle": dashes, "alpha": edge.opacity, "gid": f"edge-{edge.cause}-{edge.effect}"}
+    if not edge.directed:
+        return FancyArrowPatch(path=curve, arrowstyle="-", shrinkA=0, shrinkB=0, capstyle="butt", zorder=1, **{**how, "linestyle": OPEN[1]})
     how |= {"arrowstyle": "-|>,head_length=0.8,head_width=0.3", "mutation_scale": 7 + 2 * width, "shrinkA": 0, "shrinkB": 0}
     return FancyArrowPatch(path=curve, capstyle="butt", joinstyle="miter", zorder=1, **how)
 
@@ -194,6 +211,8 @@ def _notes(edges: list[Edge], compared: bool, sure: bool) -> list[tuple[str, str
     """The legend: (kind of arrow or "", words)."""
     counts = {kind: sum(edge.kind == kind for edge in edges) for kind in KINDS}
     notes = [(kind, f"{kind} ({count})") for kind, count in counts.items() if count and compared]
+    loose = sum(not edge.directed for edge in edges)
+    notes += [("open", f"no arrow head: direction cannot be told ({loose})")] if loose else []
     strengths = any(edge.label and "(" in edge.label for edge in edges)
     return [*notes, ("", "on the arrows: strength (confidence)" if strengths else "on the arrows: confidence")] if sure and edges else notes
 
@@ -201,7 +220,7 @@ def _notes(edges: list[Edge], compared: bool, sure: bool) -> list[tuple[str, str
 def _put_notes(canvas: Canvas, notes: list[tuple[str, str]], x: float, y: float) -> None:
     for kind, words in notes:
         if kind:
-            color, dashes = KINDS[kind]
+            color, dashes = {**KINDS, "open": OPEN}[kind]
             canvas.axes.plot([x, x + 24], [y, y], color=color, linestyle=dashes, linewidth=2)
         canvas.text(x + 30 if kind else x, y, words, size=SMALL, color=FAINT)
         x += text_width(words, SMALL) + 46

@@ -19,7 +19,7 @@ from intervae.errors import DataError, QueryError, UsageError
 from intervae.models.phases import Phase, Terms
 from intervae.settings import build_settings
 
-QUERIES = ("encode", "decode", "sample", "graph", "counterfactual", "act", "attribute", "extrapolate", "log_weights")
+QUERIES = ("encode", "decode", "sample", "graph", "measure", "counterfactual", "act", "attribute", "extrapolate", "log_weights")
 INITIALISING = threading.Lock()  # layers draw from the global generator, which runs in other threads must not touch meanwhile
 QUERY_BATCH = 256  # samples a query handles at once, so that memory stays bounded
 
@@ -116,6 +116,14 @@ class Model(nn.Module, ABC):
     def graph(self) -> Any:
         self._refuse("graph")
 
+    @property
+    def undirected_edges(self) -> tuple[tuple[str, str], ...]:
+        """Edges of `graph` as (cause, effect) that the model had to give a direction, though no data could tell it."""
+        return ()
+
+    def measure(self, images: Any, labels: Any = None) -> Tensor:
+        self._refuse("measure", ", as its latents are not the labels, but encode() tells what they are in a picture")
+
     def counterfactual(self, images: Any, do: Any, labels: Any = None) -> Tensor:
         self._refuse("counterfactual")
 
@@ -151,8 +159,8 @@ class Model(nn.Module, ABC):
         generator.manual_seed(seed) if seed is not None else generator.seed()
         return generator
 
-    def _refuse(self, query: str) -> NoReturn:
-        raise QueryError(f"{self.name} cannot answer {query}(); models that can: {_able(lambda cls: answers(cls, query))}.")
+    def _refuse(self, query: str, why: str = "") -> NoReturn:
+        raise QueryError(f"{self.name} cannot answer {query}(){why}; models that can: {_able(lambda cls: answers(cls, query))}.")
 
     # ---- training and files -----------------------------------------------------------------------------------------
     def fit(self, data: Dataset, *, seed: int = 0, out: str | Path | None = None, **options: Any) -> Any:

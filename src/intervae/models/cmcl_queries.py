@@ -122,6 +122,16 @@ class CrossModalQueries(Model):
         return CausalGraph(self.node_names, self.influence.double().cpu().numpy()).threshold(self.settings.edge_threshold).to_acyclic()
 
     @property
+    def undirected_edges(self) -> tuple[tuple[str, str], ...]:
+        """Edges between a latent, known up to a monotone map, and a binary or categorical column: either direction could have made the rows."""
+        return tuple((cause, effect) for cause, effect, _ in self.graph.edges if not self.tells_direction(cause, effect))
+
+    def tells_direction(self, a: str, b: str) -> bool:
+        """Whether data can tell which of two nodes is the cause: not between a latent and a column that is no number."""
+        across = (a in self.latent_names) != (b in self.latent_names)
+        return not across or all(v.kind == "continuous" for v in self.spec.variables if v.name in (a, b))
+
+    @property
     def graph_mask(self) -> Tensor:
         """(p, p) of 0 and 1."""
         return torch.as_tensor(self.graph.adjacency, dtype=self.edges.dtype, device=self.edges.device)

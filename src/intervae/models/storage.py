@@ -163,7 +163,7 @@ def model_card(model: Model, config: dict[str, Any]) -> str:
         lines += ["", "| variable | kind | unit | range in training |", "|---|---|---|---|"]
         lines += [f"| {v.name} | {v.kind} | {v.unit} | {v.low:.4g} to {v.high:.4g} |" for v in model.spec.variables]
     try:
-        edges = [f"`{a}` -> `{b}` ({w:.2f})" for a, b, w in model.graph.edges]
+        edges = [f"`{a}` {'--' if (a, b) in model.undirected_edges else '->'} `{b}` ({w:.2f})" for a, b, w in model.graph.edges]
         lines += ["", "Graph: " + (", ".join(edges) or "no edges") + "."]
     except QueryError:
         pass

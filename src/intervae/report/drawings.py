@@ -50,7 +50,10 @@ def picture_row(pictures: Sequence[np.ndarray | None], captions: Sequence[str], 
 
 # ---- the graph ------------------------------------------------------------------------------------------------------
 def graph_svg(found: Findings) -> str:
-    """The linked columns at the left and latents at the right, arrows from cause to effect with strength and confidence on them."""
+    """The linked columns at the left and latents at the right, arrows from cause to effect with strength and confidence on them.
+
+    A link whose direction cannot be told is a dashed line without a head.
+    """
     columns = [v.name for v in found.columns]
     left = list(dict.fromkeys(node for link in found.links for node in (link.cause, link.effect) if node in columns))
     right = list(dict.fromkeys(node for link in found.links for node in (link.cause, link.effect) if node not in columns))
@@ -114,10 +117,11 @@ def _arrow(link: LinkFound, boxes: dict[str, tuple[float, float, float]], column
     sure = 1.0 if link.present is None else link.present * ((link.direction or 0.0) if link.directed else 1.0)
     style = f"stroke-width:{1.2 + 2.2 * link.strength / strongest:.2f};opacity:{0.35 + 0.65 * sure:.2f}"
     style += "" if link.directed else ";stroke-dasharray:6 4"
+    kind, tip = (kind, f' marker-end="url(#tip-{kind})"') if link.directed else ("open", "")
     label = f"{link.strength:.2f}" + ("" if link.present is None else f" · {sure:.0%}")
     half = 3.4 * len(label) + 5
     return (
-        f'<g class="edge {kind}"><path d="{path}" marker-end="url(#tip-{kind})" style="{style}"/>'
+        f'<g class="edge {kind}"><path d="{path}"{tip} style="{style}"/>'
         f'<rect class="under" x="{middle[0] - half:.1f}" y="{middle[1] - 9:.1f}" width="{2 * half:.1f}" '
         f'height="18" rx="4"/><text x="{middle[0]:.1f}" y="{middle[1] + 4:.1f}">{label}</text></g>'
     )

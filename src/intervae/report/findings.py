@@ -270,8 +270,7 @@ def _link(
     cause, effect, strength = edge
     j, i = table.names.index(cause), table.names.index(effect)
     present, direction = None, None
-    across = table.is_latent(cause) != table.is_latent(effect)
-    directed = not across or table.kind(cause) == table.kind(effect)  # latents are numbers
+    directed = model.tells_direction(cause, effect)
     if confidence is not None:
         present = float(min(confidence[j, i] + confidence[i, j], 1.0))
         direction = float(confidence[j, i]) / present if present and directed else None

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import torch
 
-from intervae.data.base import Dataset, Variable
+from intervae.data.base import Dataset, Split, Variable
 from intervae.figures.heat_maps import blend
 from intervae.figures.pixels import as_images, as_rgb, signed_change
+from intervae.figures.style import number
 from intervae.models.base import ask
 from intervae.models.cmcl_queries import CrossModalQueries
 from intervae.models.heat_maps import encoder_blocks, has_heat_maps, heat_map
-from intervae.report.drawings import Axis, picture_row, scatter_svg, words
+from intervae.report.drawings import Axis, picture_row, scatter_svg, shorten, words
 from intervae.report.findings import LinkFound
 from intervae.report.pictures import SHOWN, _spread
 
 POINTS = 250  # of a scatter
 STRIP_IMAGES, STRIP_VALUES = 3, 7
+USUAL_ROWS = 1000  # training images over which the usual range of a latent is taken
 HEATED, REFERENCE = 5, 64  # pictures with a heat map, and those that they are compared with
 CURVE_POINTS = 60
 
@@ -65,35 +69,87 @@ def strip_values(data: Dataset, column: str) -> list[float]:
     variable = data.spec.variable(column)
     if variable.kind != "continuous":
         return [float(code) for code in range(min(len(_categories(variable)), STRIP_VALUES))]
-    values = data.train.labels[:, data.names.index(column)].double().cpu().numpy()
+    return _usual(data.train.labels[:, data.names.index(column)].double().cpu().numpy())
+
+
+def _usual(values: np.ndarray) -> list[float]:
+    """STRIP_VALUES steps over the middle nine tenths of some values."""
     low, high = np.quantile(values, [0.05, 0.95])
     return [float(v) for v in np.linspace(low, high, STRIP_VALUES)]
 
 
 def link_strip(model: CrossModalQueries, data: Dataset, column: str) -> str:
     """Test pictures had the column been this or that, each picture's own residual kept, and below what that changes."""
-    variable, values = data.spec.variable(column), strip_values(data, column)
-    part = data.test[_spread(len(data.test), STRIP_IMAGES)]
-    made = torch.stack([model.counterfactual(part.images, {column: value}, part.labels).cpu() for value in values], dim=1)  # (N, K, C, H, W)
-    captions = [_short(variable, value) for value in values]
-    alternative = f"do({column} = …)"
-    rows = []
+    variable, values, name = data.spec.variable(column), strip_values(data, column), words(column)
+    own = [_short(variable, float(v)) for v in _shown(data).labels[:, data.names.index(column)]]
+    told, unit = [_short(variable, v) for v in values], f" {words(variable.unit)}" if variable.unit else ""
+    if variable.kind == "continuous":
+        reach = f"{name} goes from {told[0]} to {told[-1]}{unit}, between which nine tenths of the training images lie"
+    else:
+        reach = f"{name} takes {'all' if len(values) == len(_categories(variable)) else f'the first {len(values)} of'} its categories"
+    return _strip(
+        model, data, column, values, told, own, f"do({name} = …){f' in{unit}' if unit else ''}: the same pictures had {name} been this. {reach}."
+    )
+
+
+def latent_strip(model: CrossModalQueries, data: Dataset, latent: str, effects: Sequence[str]) -> str:
+    """What a latent shows: test pictures with it moved over its usual range and all others kept, and what the model then expects of its `effects`."""
+    place = model.latent_names.index(latent)
+    centre, spread = float(model.centre[place]), float(model.spread[place])
+    values = _usual(ask(model, "encode", data.train[_spread(len(data.train), USUAL_ROWS)])[:, place, 0].double().numpy())
+    own = [number((float(z) - centre) / spread, 2) for z in ask(model, "encode", _shown(data))[:, place, 0]]
+    told, name = [number((value - centre) / spread, 2) for value in values], words(latent)
+    expected = {f"{shorten(effect)}, expected": _expected(model, latent, values, effect) for effect in effects}
+    caption = (
+        f"What {name} shows: the same pictures with {name} moved and every other latent kept. {name} goes from {told[0]} to {told[-1]} standard "
+        f"deviations from its mean, between which nine tenths of the training images lie; do() takes it in its own units, from {values[0]:.3g} to "
+        f"{values[-1]:.3g}."
+    )
+    return _strip(model, data, latent, values, told, own, caption, expected)
+
+
+def _expected(model: CrossModalQueries, latent: str, values: Sequence[float], effect: str) -> list[str]:
+    """What the model expects of a column at values of its cause: a number, or the likeliest category and its probability."""
+    variable = model.spec.variable(effect)
+    made = model.mechanism(effect, {latent: torch.tensor(values)}).cpu()
+    if variable.kind == "continuous":
+        return [_short(variable, float(value)) for value in made]
+    chances = torch.stack([1 - made, made], dim=1) if variable.kind == "binary" else made
+    return [f"{_short(variable, float(row.argmax()))} {float(row.max()):.0%}" for row in chances]
+
+
+def _shown(data: Dataset) -> Split:
+    return data.test[_spread(len(data.test), STRIP_IMAGES)]
+
+
+def _strip(
+    model: CrossModalQueries,
+    data: Dataset,
+    node: str,
+    values: Sequence[float],
+    told: Sequence[str],
+    own: Sequence[str],
+    caption: str,
+    expected: Mapping[str, Sequence[str]] | None = None,
+) -> str:
+    """Test pictures under do() of a node, one column for each value, the values in words (`told`) above, the `own` one of a picture above it."""
+    part, blank = _shown(data), [""] * len(values)
+    made = torch.stack([model.counterfactual(part.images, {node: value}, part.labels).cpu() for value in values], dim=1)  # (N, K, C, H, W)
+    heads = {f"{shorten(node)} ={' (standard units)' if node in model.latent_names else ''}": told} | dict(expected or {})
+    rows = [picture_row([None] * (len(values) + 1), ["", *texts], label, "") for label, texts in heads.items()]
     for k, pictures in enumerate(made):
         original = as_rgb(as_images(part.images[k], "the picture"))[0]
         shown = [original, *as_rgb(as_images(pictures, "pictures of do()"))]
-        label = f"image {k + 1}"
-        rows.append(picture_row(shown, ["original", *captions] if k == 0 else [""] * len(shown), label, alternative))
+        rows.append(picture_row(shown, [f"own: {own[k]}", *blank], f"image {k + 1}", f"do({node} = …)"))
     first = as_images(made[0], "pictures of do()")
     change = signed_change(first, first[:1])
     rows.append(picture_row([None, *change], [""] * (len(change) + 1), "change in image 1", "change"))
-    size = float((made.amax(1) - made.amin(1)).mean())
-    largest = float((made.amax(1) - made.amin(1)).max())
-    unit = f" in {words(variable.unit)}" if variable.unit else ""
-    caption = (
-        f"do({words(column)} = …){unit}: the same pictures had {words(column)} been this. Over these values a pixel changes by {size:.1%} of the "
-        f"range from black to white on average, by {largest:.0%} at most. Last line: change against the first value, blue darker, red brighter."
+    reach = made.amax(1) - made.amin(1)
+    moved = (
+        f"Over these values a pixel changes by {float(reach.mean()):.1%} of the range from black to white on average, by {float(reach.max()):.0%} at "
+        "most. Left: the picture itself and its own value. Last line: change against the first value, blue darker, red brighter."
     )
-    return _figure("".join(rows), caption)
+    return _figure("".join(rows), f"{caption} {moved}")
 
 
 def _figure(rows: str, caption: str) -> str:

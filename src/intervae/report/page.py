@@ -17,7 +17,7 @@ from intervae.models.cmcl_queries import CrossModalQueries
 from intervae.report.doubts import CHECKS, SIGNIFICANT, Dependence, Doubt, column_dependences, doubts
 from intervae.report.drawings import graph_svg, words
 from intervae.report.findings import Findings, LinkFound, find
-from intervae.report.links import link_curve, link_heat_maps, link_strip, reconstruction_rows
+from intervae.report.links import latent_strip, link_curve, link_heat_maps, link_strip, reconstruction_rows
 from intervae.report.stylesheet import STYLE
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -143,8 +143,8 @@ def _graph(found: Findings) -> str:
         return ""
     sure = "strength · confidence" if found.confidence is not None else "strength"
     caption = (
-        f"On the arrows: {sure}. Blue: a column acts on the picture. Orange: the picture shows the cause of a column. Dashed: the direction "
-        f"cannot be told. Strength is {_strength(found)}."
+        f"On the arrows: {sure}. Blue: a column acts on the picture. Orange: the picture shows the cause of a column. Grey, dashed and "
+        f"without a head: the direction cannot be told. Strength is {_strength(found)}."
     )
     if found.confidence is not None:
         lost = f" ({found.unused} could not be used)" if found.unused else ""
@@ -213,7 +213,11 @@ def _links(model: CrossModalQueries, data: Dataset, found: Findings, said: list[
         if link.cause in data.names and link.effect in found.latents and link.cause not in shown:
             shown.add(link.cause)
             pieces.append(link_strip(model, data, link.cause))
-        elif link.effect in data.names and not acts(found, link.effect):
+        if link.cause in found.latents and link.effect in data.names and link.cause not in shown:
+            shown.add(link.cause)
+            effects = [other.effect for other in found.of(link.cause) if other.cause == link.cause and other.effect in data.names]
+            pieces.append(latent_strip(model, data, link.cause, effects))
+        if link.effect in data.names and not acts(found, link.effect):
             effect = words(link.effect)
             why = f"{effect} is only an effect" if link.directed else f"the model takes {effect} for an effect, which cannot be told"
             pieces.append(f'<p class="note">do({effect} = …): the picture does not change, whatever the value, as {why}.</p>')

@@ -43,7 +43,7 @@ def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
         truth = data.graph if data.graph is not None and data.graph.names == model.graph.names else None
         for suffix in ("png", "svg"):
             written.append(out / f"graph.{suffix}")
-            figures.draw_graph(written[-1], model.graph, true_graph=truth)
+            figures.draw_graph(written[-1], model.graph, true_graph=truth, undirected=model.undirected_edges)
         history = [np.array(line["adjacency"]) for line in lines if "adjacency" in line]
         if history:
             written.append(out / "adjacency.png")

@@ -47,7 +47,7 @@ svg .head,svg .tick{fill:var(--faint);font-size:11px}
 svg .node rect{fill:var(--card);stroke:var(--ink);stroke-width:1.1}
 svg .node text{font-size:13px}
 svg .edge path{fill:none}
-svg .acts path{stroke:var(--blue)}svg .shows path{stroke:var(--orange)}svg .same path{stroke:var(--faint)}
+svg .acts path{stroke:var(--blue)}svg .shows path{stroke:var(--orange)}svg .same path,svg .open path{stroke:var(--faint)}
 svg marker.acts path{fill:var(--blue);stroke:none}
 svg marker.shows path{fill:var(--orange);stroke:none}svg marker.same path{fill:var(--faint);stroke:none}
 svg .under{fill:var(--paper)}
