@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 import intervae
-from intervae import commands, listing
-from intervae.errors import IntervaeError, QueryError, UsageError, unknown
-from intervae.listing import out, print_page, print_rows, say
+from intervae import commands, listing, questions
+from intervae.commands import AsJson, Device, Run
+from intervae.errors import IntervaeError, UsageError, unknown
+from intervae.listing import err, out, print_page, print_rows, say
 
 if TYPE_CHECKING:
     from intervae.data.base import Dataset
@@ -29,12 +29,7 @@ if TYPE_CHECKING:
     from intervae.training import Result
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
-err = Console(stderr=True, soft_wrap=True)
 INTERRUPTED = 130
-
-Run = Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 
 
 def _version(asked: bool) -> None:
@@ -272,114 +267,8 @@ app.command()(commands.report)
 app.command()(commands.graph)
 
 
-@app.command()
-def intervene(
-    run: Run,
-    do: Annotated[
-        list[str] | None,
-        typer.Option("--do", help="name=value in the variable's own units, or its category; several are done at once.", show_default=False),
-    ] = None,
-    path: Annotated[
-        Path | None, typer.Option("--out", help="Picture to write: the original and the counterfactual.", show_default="strip.png; none with --json")
-    ] = None,
-    image: Annotated[Path | None, typer.Option(help="An image file; without it a test image of the run's data is used.", show_default=False)] = None,
-    index: Annotated[int, typer.Option(min=0, help="Which test image or clip.")] = 0,
-    steps: Annotated[int, typer.Option(min=0, help="Of a clip: how many frames after its last one; needs no --do.")] = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
-) -> None:
-    """Show what a picture or a clip would have been: abduction, action, prediction."""
-    from intervae.causal.do import parse_do
-    from intervae.data.images import read_images
-    from intervae.models import load
-    from intervae.models.causal import CausalModel
-    from intervae.models.cmcl_queries import CrossModalQueries
-    from intervae.training import choose_device
-
-    if not do and not steps:
-        raise UsageError("Missing option '--do', or --steps of a clip; see `intervae intervene --help`.")
-    more: dict[str, Any] = {}
-    if image is not None:
-        model = load(run, choose_device(device))
-        if model.spec.frames is not None:
-            raise UsageError(f"--image {image}: {model.name} was trained on clips; choose one of the test clips with --index.")
-        channels, *size = model.spec.image_shape
-        picture, _ = read_images([image], [str(image)], size=(size[0], size[1]), channels=channels)
-    else:
-        model, data = commands.open_run(run, device)
-        if index >= len(data.test):
-            raise QueryError(f"--index {index}: the test split has {len(data.test)} images, numbered from 0.")
-        chosen = data.test[index : index + 1]
-        picture = chosen.images.numpy()
-        if model.spec.frames is not None and "background" in chosen.fields:
-            more["background"] = chosen.fields["background"]
-        if isinstance(model, CrossModalQueries):
-            more["labels"] = chosen.labels  # so that what is particular about this picture stays
-    if steps and model.spec.frames is None:
-        raise UsageError(f"--steps {steps}: {model.name} was trained on single images, after which nothing follows.")
-    more |= {"steps": steps} if steps else {}
-    wanted = parse_do(do or [], model.spec.categories)
-    after = model.counterfactual(picture, wanted, **more)
-    told = isinstance(model, CausalModel) or model.spec.frames is not None  # what changes is told by the variables
-    changed = None if told else float((after - model.counterfactual(picture, {}, **more)).abs().mean())
-    done, notes = [], []
-    for name, value in wanted.items():
-        variable = model.spec.variable(name) if name in model.spec.names else None
-        done.append(f"do({name} = {variable.show(value) if variable else f'{value:g}'})")
-        if variable and variable.doubt(value) and changed != 0:
-            notes.append(f"{name}={value:g} {variable.doubt(value)}; the picture extrapolates.")
-    if changed == 0:
-        notes.append(f"{' and '.join(wanted)} changes nothing that the picture shows, by the run's graph: what is drawn is its reconstruction.")
-    if notes:
-        err.print("\n".join(f"note: {text}" for text in notes), style="yellow", markup=False, highlight=False)
-    path = path or (None if as_json else Path("strip.png"))
-    if path is not None:
-        from intervae import figures
-
-        if model.spec.frames is None:
-            figures.strip(path, picture[0], after.cpu(), [", ".join(done)])
-        else:
-            made = {"without do()": model.counterfactual(picture, {}, **more)} | ({", ".join(done): after} if done else {})
-            rows = [figures.ClipRow(label, clips[0].cpu(), made=clips.shape[1]) for label, clips in made.items()]
-            figures.clip_rows(path, [figures.ClipRow("original", picture[0]), *rows], heads=[str(t + 1) for t in range(after.shape[1])], pairs=3)
-    if isinstance(model, CausalModel):
-        before, now = _values(model, picture, wanted, more)
-        listing.print_changes(before, now, as_json, mark=model.spec.frames is not None)
-    elif as_json:
-        print(json.dumps([{"variable": "picture", "change": changed or 0.0, "changed": bool(changed)}], indent=2))
-    if not as_json:
-        say(f"wrote {path}")
-
-
-def _values(model: Any, picture: Any, do: dict[str, float], more: dict[str, Any]) -> list[dict[str, float]]:
-    """The variables before and after do(), in their own units; of a clip, those of every frame and of the frames that are yet to come."""
-    if model.spec.frames is not None:
-        return [{name: float(value) for name, value in model.latents_over_time(picture, wanted, **more).items()} for wanted in ({}, do)]
-    latents = model.encode(picture)
-    both = (latents, model.intervene(latents, {name: value for name, value in do.items() if name in model.latent_names}))
-    return [{name: float(model.to_units(i, z[:, i])) for i, name in enumerate(model.latent_names)} for z in both]
-
-
-@app.command()
-def attribute(
-    run: Run,
-    before: Annotated[Path, typer.Argument(help="An image file, before the action.", show_default=False)],
-    after: Annotated[Path, typer.Argument(help="An image file, after it.", show_default=False)],
-    device: Device = "auto",
-    as_json: AsJson = False,
-) -> None:
-    """Tell which action turned one picture into another, with the probability of each."""
-    from intervae.data.images import read_images
-    from intervae.models import load
-    from intervae.training import choose_device
-
-    model = load(run, choose_device(device))
-    channels, *size = model.spec.image_shape
-    pictures, _ = read_images([before, after], [str(before), str(after)], size=(size[0], size[1]), channels=channels)
-    chances = model.attribute(pictures[:1], pictures[1:])[0].tolist()
-    ranked = sorted(zip(chances, model.spec.actions, strict=True), reverse=True)
-    rows = [{"action": name, "probability": chance if as_json else f"{chance:.3f}"} for chance, name in ranked]
-    print_rows(rows, ("action", "probability"), as_json)
+app.command()(questions.intervene)
+app.command()(questions.attribute)
 
 
 @app.command()

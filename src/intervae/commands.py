@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 FORMATS = (".svg", ".png", ".dot", ".json")
 
+Run = Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+
 
 def discover(
     table: Annotated[Path, typer.Argument(help="A .csv with one row per sample and names in the first line.", show_default=False)],
@@ -40,7 +44,7 @@ def discover(
     resamples: Annotated[int, typer.Option("--bootstrap", min=0, help="Resamples for the confidence of edges; 50 is a good number.")] = 0,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Decides everything random.")] = 0,
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value, a setting of the method.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find the causal graph of the columns of a table."""
     from intervae.discovery import UnitsWarning, bootstrap
@@ -197,7 +201,7 @@ def report(
         int | None, typer.Option("--bootstrap", min=2, help="Resamples for the confidence of links.", show_default="25 to 100, about 20 s")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Which rows are drawn.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Write report.html of a cmcl run again: what causes what, how sure that is, and what speaks against it."""
     from intervae.report import write_report
@@ -207,11 +211,11 @@ def report(
 
 
 def graph(
-    run: Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)],
+    run: Run,
     path: Annotated[
         Path | None, typer.Option("--out", help="g.svg, g.png, g.dot or g.json; prints the edges without it.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show or draw the causal graph of a run; a -- b where the direction cannot be told."""
     from intervae.models import load

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from intervae.metrics.base import Measurement
 
 out = Console(soft_wrap=True)
+err = Console(stderr=True, soft_wrap=True)
 Row = dict[str, Any]
 # What settings mean that models share; a model's own have their meaning beside them, as the comment of their line.
 SHARED = {
