@@ -10,7 +10,6 @@ import torch
 from intervae.data.base import Dataset, Split, Variable
 from intervae.figures.heat_maps import blend
 from intervae.figures.pixels import as_images, as_rgb, signed_change
-from intervae.figures.style import number
 from intervae.models.base import ask
 from intervae.models.cmcl_queries import CrossModalQueries
 from intervae.models.heat_maps import encoder_blocks, has_heat_maps, heat_map
@@ -97,15 +96,21 @@ def latent_strip(model: CrossModalQueries, data: Dataset, latent: str, effects: 
     place = model.latent_names.index(latent)
     centre, spread = float(model.centre[place]), float(model.spread[place])
     values = _usual(ask(model, "encode", data.train[_spread(len(data.train), USUAL_ROWS)])[:, place, 0].double().numpy())
-    own = [number((float(z) - centre) / spread, 2) for z in ask(model, "encode", _shown(data))[:, place, 0]]
-    told, name = [number((value - centre) / spread, 2) for value in values], words(latent)
+    own = [_deviations(float(z), centre, spread) for z in ask(model, "encode", _shown(data))[:, place, 0]]
+    told, name = [_deviations(value, centre, spread) for value in values], words(latent)
+    moved = [node for node in model.latent_names if node in model.graph.descendants(latent)]
+    follow = f" but {', '.join(moved)}, which it causes" if moved else ""
     expected = {f"{shorten(effect)}, expected": _expected(model, latent, values, effect) for effect in effects}
     caption = (
-        f"What {name} shows: the same pictures with {name} moved and every other latent kept. {name} goes from {told[0]} to {told[-1]} standard "
-        f"deviations from its mean, between which nine tenths of the training images lie; do() takes it in its own units, from {values[0]:.3g} to "
-        f"{values[-1]:.3g}."
+        f"What {name} shows: the same pictures with {name} moved and every other latent kept{follow}. {name} goes from {told[0]} to {told[-1]} "
+        f"standard deviations from its mean, between which nine tenths of the training images lie; do() takes it in its own units, from "
+        f"{values[0]:.3g} to {values[-1]:.3g}."
     )
     return _strip(model, data, latent, values, told, own, caption, expected)
+
+
+def _deviations(value: float, centre: float, spread: float) -> str:
+    return f"{(value - centre) / spread + 0.0:.2f}".replace("-", "−")
 
 
 def _expected(model: CrossModalQueries, latent: str, values: Sequence[float], effect: str) -> list[str]:
