@@ -131,7 +131,8 @@ def test_the_commands_of_the_docs(page: Path, tmp_path: Path, monkeypatch: pytes
             shown = intervae("reproduce", "--help").out
             assert all(word.partition("=")[0] in shown for word in words if word.startswith("--")), words
         else:
-            succeeded(intervae(*smaller(words)))
+            done = intervae(*smaller(words))  # after so short a training do() of a column may change nothing, which is a note
+            succeeded(done._replace(err="") if words[0] == "intervene" and done.err.startswith("note: ") else done)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
