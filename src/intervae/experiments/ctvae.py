@@ -222,14 +222,13 @@ _SETTINGS: dict[str, dict[str, Any]] = {  # passes over pictures and over pairs;
         **_LARGE,
         "epochs": 60,
         "transition_batch": 128,
-        "causal_share": 1 / 8,
         "attribution": 4,
         "transition_rate": 2e-3,
-        "transition_epochs": 33,
+        "transition_epochs": 24,
         "picture_epochs": 3,
     },
-    "shapes3d-like": {**_LARGE, "reach": "near", "epochs": 2, "transition_rate": 3e-3, "transition_epochs": 3, "picture_epochs": 1},
-    "sprites-frames": {**_LARGE, "epochs": 16, "transition_epochs": 10, "picture_epochs": 3},
+    "shapes3d-like": {**_LARGE, "reach": "near", "epochs": 2, "transition_rate": 3e-3, "transition_epochs": 2, "picture_epochs": 1},
+    "sprites-frames": {**_LARGE, "epochs": 16, "transition_epochs": 8, "picture_epochs": 2},
     "dsprites": {**_LARGE, "codes": 256, "reach": "near", "epochs": 2, "transition_rate": 3e-3, "transition_epochs": 5, "picture_epochs": 2},
 }
 _CODES = {"cars3d": 60, "shapes3d-like": 2, "sprites-frames": 10, "dsprites": 1}  # passes over the pictures for the codebooks alone
