@@ -21,28 +21,25 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # befo
 
 import argparse
 import contextlib
-import importlib.metadata
 import importlib.util
 import io
 import logging
-import platform
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from conditions import conditions, told
 
 from intervae.causal.graph import CausalGraph
 from intervae.discovery import discover, varsortability
 from intervae.discovery.bridges import pattern_from_marks
 from intervae.files import write_json, write_text
 from intervae.metrics.graphs import compare
-from intervae.models.storage import revision, versions
 
 Learner = Callable[[np.ndarray], np.ndarray]  # (N, n) -> (n, n) of 0, 1 and -1
 MLP = ("notears-mlp", "dagma-mlp")
@@ -190,18 +187,6 @@ def measure_table(name: str, kind: str, table: np.ndarray, true: np.ndarray, *, 
     return {"table": name, "kind": kind, **sizes, "learners": learners, "ratios": ratios}
 
 
-def conditions(command: str) -> dict[str, Any]:
-    """What a number depends on beside the learner."""
-    installed: dict[str, str] = {}
-    for package in ("dagma", "gcastle", "causal-learn"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            installed[package] = importlib.metadata.version(package)
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, one thread used"
-    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
-    when = datetime.now(UTC).strftime("%Y-%m-%d")
-    return {"command": command, "revision": revision(), "date": when, "machine": machine, "load_at_start": load, "versions": versions() | installed}
-
-
 def page(document: dict[str, Any]) -> str:
     """The markdown of a measured document; every number in it comes from there."""
     lines = ["# Graph learners beside the public ones", ""]
@@ -222,9 +207,7 @@ def page(document: dict[str, Any]) -> str:
             reached = "reached" if ratio["times_as_fast"] >= ratio["wanted"] else "NOT reached"
             faster = f"{ratio['times_as_fast']:.1f} times as fast as the public {ratio['peer']}"
             lines += [f"`{ratio['learner']}` is {faster} (wanted: {ratio['wanted']}; {reached}).", ""]
-    used = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
-    lines += [f"{document['machine']}, load {document['load_at_start']} at the start, revision {document['revision']}, {document['date']}; {used}."]
-    return "\n".join([*lines, "Made by:", "", "```", document["command"], "```", ""])
+    return "\n".join([*lines, *told(document)])
 
 
 def main() -> None:
@@ -238,7 +221,7 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
-    document = conditions(" ".join(["python", "benchmarks/discovery.py", *sys.argv[1:]])) | {"tables": []}
+    document = conditions(" ".join(["python", "benchmarks/discovery.py", *sys.argv[1:]]), ("dagma", "gcastle", "causal-learn")) | {"tables": []}
     measure(ours("dagma", steps=5), *simulate("linear", 5, 100, 0))  # what is loaded or compiled at first use
     for name, kind, table, true in tables(chosen.seeds, chosen.variables):
         if chosen.only not in name:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from intervae.causal.transition import Chances
 from intervae.data import Neighbours, load_data
-from intervae.experiments.ctvae import CTVAE_TABLE1, TIMES, Actions, Codes, fit_predictor, others, repeated
+from intervae.experiments.ctvae import CTVAE_TABLE1, TIMES, Actions, Codes, fit_predictor, others, repeated, selectivity
 
 SMALL = {"size": 16, "levels": [4, 3, 3, 2, 2, 3], "transitions": {"cyclic": ["floor_hue"], "draws": 1000}}
 
@@ -68,6 +69,11 @@ def test_a_predictor_finds_an_action_that_changes_more_or_nothing(rooms, monkeyp
     monkeypatch.setattr("intervae.experiments.ctvae._predictor", lambda *_: predict)
     true, idle, more = (others(Oracle(rooms, **how), rooms, 0, 250, (16, 32, 32)) for how in ({}, {"idle": True}, {"besides": 0}))
     assert true["others_worse"] == pytest.approx(0.0, abs=2.0)
+    assert true["predictor_error"] == pytest.approx(true["others_error_reconstructed"], abs=3.0)
+    assert true["predictor_error"] < 5
+    blind = fit_predictor(rooms, "cpu", 1, (16, 32, 32))
+    monkeypatch.setattr("intervae.experiments.ctvae._predictor", lambda *_: blind)
+    assert others(Oracle(rooms, besides=0), rooms, 0, 1, (16, 32, 32))["predictor_error"] > 40  # which tells that it sees no difference
     assert true["acted_error_after_action"] == pytest.approx(true["acted_error_reconstructed"])
     assert idle["others_worse"] == 0
     assert idle["acted_error_after_action"] > 90
@@ -77,7 +83,32 @@ def test_a_predictor_finds_an_action_that_changes_more_or_nothing(rooms, monkeyp
     assert more["others_worse|shape"] < 10
 
 
-@pytest.mark.slow
+class Seer(Oracle):
+    """A model whose mask is exactly what an action changes, turned round, or nothing in particular."""
+
+    def __init__(self, data, turn: float) -> None:
+        super().__init__(data)
+        self.turn, self.asked, self.transition = turn, [], self
+
+    def codes(self, images: torch.Tensor) -> torch.Tensor:
+        self.asked.append(self.rows(images))
+        return images[:, :, ::4, ::4].long().sum(1).flatten(1)
+
+    def nodes(self, codes: torch.Tensor) -> torch.Tensor:
+        return self.asked[-2]
+
+    def chances(self, nodes: torch.Tensor, action: torch.Tensor) -> Chances:
+        after = torch.stack([self.near.after("train", row[None], int(a), 1)[0, 0] for row, a in zip(nodes, action, strict=True)])
+        before, then = (self.near.images(rows)[:, :, ::4, ::4].long().sum(1).flatten(1) for rows in (nodes, after))
+        return Chances(torch.full((len(nodes), 16, 16), 0.25), 0.5 + self.turn * ((before != then).float() - 0.5))
+
+
+def test_a_mask_is_judged_by_the_codes_that_change(rooms):
+    right, wrong, flat = (selectivity(Seer(rooms, turn), rooms, 0) for turn in (1.0, -1.0, 0.0))
+    assert (right["mask_auc"], wrong["mask_auc"], flat["mask_auc"]) == (1.0, 0.0, 0.5)
+    assert right["edges_open"] == 0.25
+
+
 def test_a_small_job_gives_every_number_of_the_table(tmp_path):
     settings = {"codes": 16, "features": 16, "patch": 4, "filters": 8, "epochs": 1, "width": 16, "edge_width": 8, "transition_epochs": 1}
     job = Actions("shapes3d-like", "ct-vae", SMALL, settings, predictor_steps=5, predictor_channels=(8, 8))
@@ -86,8 +117,8 @@ def test_a_small_job_gives_every_number_of_the_table(tmp_path):
     assert set(CTVAE_TABLE1.columns) <= set(numbers)
     assert 0 <= numbers["action_accuracy"] <= numbers["factor_accuracy"] <= 1
     assert all(f"action_psnr|{times} times" in numbers for times in range(1, TIMES + 1))
-    alike = replace(job, options={**SMALL, "transitions": {"unique": False}}, truth=False)
-    assert {"action_accuracy", "majority_accuracy"} <= set(alike.run(0, "cpu", tmp_path / "alike"))
+    alike = replace(job, options={**SMALL, "transitions": {"unique": False}}, settings={**settings, "picture_epochs": 0}, truth=False)
+    assert {"action_accuracy", "majority_accuracy", "mask_auc"} <= set(alike.run(0, "cpu", tmp_path / "alike"))
 
 
 def test_codebooks_alone_are_judged_by_what_they_keep(tmp_path):
