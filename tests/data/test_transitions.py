@@ -13,7 +13,7 @@ import torch
 
 from intervae.data import Neighbours, Split, TransitionSplit, Variable, action_factors, build_dataset, load_data, reload, with_transitions
 from intervae.data.simulators import Pendulum
-from intervae.data.transitions import Transitions
+from intervae.data.transitions import Transitions, transition_options
 from intervae.errors import DataError, UsageError
 
 SIZES = (3, 4, 5)
@@ -309,11 +309,49 @@ def test_data_without_labels_are_refused():
         ({"draws": 0}, "draws=0 must be a whole number, 1 or more"),
         ({"train_draws": -1}, "train_draws=-1 must be a whole number, 0 or more"),
         ({"splits": "new"}, "unknown splits of transitions 'new'"),
+        ({"balanced": "no"}, "balanced='no' of transitions must be true or false"),
+        ({"unique": 0}, "unique=0 of transitions must be true or false"),
+        ({"factors": ""}, "made: factors='' names no factor"),
+        ({"factors": []}, r"made: factors=\[\] names no factor"),
+        ({"cyclic": 3}, "cyclic=3 must be names of factors"),
+        ({"seed": "x"}, "seed='x' of transitions must be a whole number, 0 or more"),
+        ({"seed": -1}, "seed=-1 of transitions must be a whole number, 0 or more"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
     with pytest.raises(UsageError, match=message):
         with_transitions(grid_data(), **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("unique=False", {"unique": False}),
+        (" unique = false ; draws=20;", {"unique": False, "draws": 20}),
+        ("factors=1;cyclic=2,3;balanced=TRUE", {"factors": "1", "cyclic": "2,3", "balanced": True}),  # columns may be called 1, 2, 3
+        ("seed=7", {"seed": 7}),
+        ("True", {}),
+    ],
+)
+def test_options_as_one_text_mean_what_they_say(text, options):
+    assert transition_options(text) == {"seed": 0, **options}
+    assert transition_options("False") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cyclic", "transitions: 'cyclic' is not of the form key=value"),
+        ("draws=1;draws=2", "transitions: 'draws=1;draws=2' gives an option twice"),
+        ("", "transitions='' must be true or options"),
+        ("balanced=no", "balanced='no' of transitions must be true or false"),
+        ("draws=2.5", "draws=2.5 must be a whole number"),
+        ("seed=x", "seed='x' of transitions must be a whole number"),
+    ],
+)
+def test_a_text_that_says_nothing_clear_is_refused(text, message):
+    with pytest.raises(UsageError, match=message):
+        with_transitions(grid_data(), **transition_options(text))
 
 
 def test_two_values_are_no_circle():

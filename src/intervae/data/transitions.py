@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from torch import Tensor
 
 from intervae.data.base import CHUNK, Batch, Dataset, Split, split_rows
 from intervae.errors import DataError, UsageError, unknown
+from intervae.settings import parse_settings, plain_value
 
 LARGEST_KEY = 2**62
 FEWEST_IN_A_CIRCLE = 3  # values; of two the steps up and down would be the same
@@ -89,10 +91,8 @@ def action_factors(actions: Sequence[str]) -> tuple[tuple[str, ...], Tensor]:
 
 def transition_options(given: bool | str | Mapping[str, Any], seed: int = 0) -> dict[str, Any] | None:
     """Options of `with_transitions`, given as True, a mapping or one text such as "cyclic=azimuth;draws=1000"; None for no transitions."""
-    if isinstance(given, str):
-        parts = [part.partition("=") for part in given.split(";") if part.strip()]
-        words = {"true": True, "false": False}
-        given = {key.strip(): int(v) if v.strip().isdigit() else words.get(v.strip(), v.strip()) for key, _, v in parts}
+    if isinstance(given, str) and given.strip():
+        given = _read_options(given.strip())
     if not isinstance(given, bool | Mapping):
         raise UsageError(f"transitions={given!r} must be true or options of with_transitions, such as cyclic=azimuth;draws=1000.")
     options = {} if isinstance(given, bool) else dict(given)
@@ -101,6 +101,17 @@ def transition_options(given: bool | str | Mapping[str, Any], seed: int = 0) -> 
         if name not in known:
             raise unknown("option of transitions", name, known)
     return None if given is False else {"seed": seed, **options}
+
+
+def _read_options(text: str) -> bool | dict[str, Any]:
+    """ "true", or "cyclic=azimuth;draws=1000"."""
+    if isinstance(whole := plain_value(text), bool):
+        return whole
+    parts = [part for part in text.split(";") if part.strip()]
+    texts = parse_settings(parts, "transitions:")
+    if len(texts) < len(parts):
+        raise UsageError(f"transitions: {text!r} gives an option twice; give each once.")
+    return {key: value if key in ("factors", "cyclic", "splits") else plain_value(value) for key, value in texts.items()}
 
 
 def with_transitions(
@@ -136,11 +147,14 @@ def with_transitions(
     """
     if splits not in ("given", "random"):
         raise unknown("splits of transitions", splits, ("given", "random"))
+    _check_plain({"balanced": balanced, "unique": unique, "visible": visible}, seed)
     dataset = _split_anew(dataset, seed) if splits == "random" else dataset
     names, codes, part, row = _codes(dataset)
     chosen = (
         _names(factors, names, "factors") if factors is not None else tuple(n for n, size in zip(names, codes.max(0) + 1, strict=True) if size > 1)
     )
+    if not chosen:
+        raise UsageError(f"{dataset.name}: factors={factors!r} names no factor, so there would be no action; known: {', '.join(names)}.")
     around = _names(cyclic, chosen, "cyclic")
     rng = np.random.default_rng([seed, 2])
     cells = _Cells(dataset.name, names, codes, part, unique, rng)
@@ -159,6 +173,14 @@ def with_transitions(
         tensors = {name: torch.from_numpy(array) for name, array in which.items()}
         pairs.append(Transitions(**tensors, action_names=actions, factor_of_action=torch.arange(len(actions)) // 2, factor_names=chosen))
     return replace(dataset, transitions=DatasetTransitions(pairs[0], pairs[1], pairs[2], around, unique), actions=actions)
+
+
+def _check_plain(answers: Mapping[str, Any], seed: Any) -> None:
+    for name, given in answers.items():
+        if not isinstance(given, bool):
+            raise UsageError(f"{name}={given!r} of transitions must be true or false.")
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise UsageError(f"seed={seed!r} of transitions must be a whole number, 0 or more.")
 
 
 def _limit(name: str, given: int | None, least: int) -> int:
@@ -308,6 +330,8 @@ def _check_counts(data: str, split: str, action: np.ndarray, actions: Sequence[s
 
 
 def _names(given: str | Sequence[str], known: Sequence[str], what: str) -> tuple[str, ...]:
+    if not isinstance(given, Iterable):
+        raise UsageError(f"{what}={given!r} must be names of factors, with commas between them or in a list.")
     names = [name.strip() for name in given.split(",") if name.strip()] if isinstance(given, str) else list(given)
     for name in names:
         if name not in known:
