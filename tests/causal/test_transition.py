@@ -314,6 +314,26 @@ class _Scores(torch.nn.Module):
         return self.layer.score(x, y, None, draw).log_likelihood
 
 
+def test_memory_grows_no_faster_than_the_square_of_the_places() -> None:
+    """What is kept for the gradient in causal mode: at most 120 floats for each picture, action and pair of places, and fewer with more places."""
+    kept: dict[int, int] = {}
+    for places in (64, 128):
+        made = CausalTransition(places, 1, 64, 6)  # width, heads and rounds as they are by default
+        before, after = (torch.randint(64, (2, places), generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+        held: dict[int, int] = {}
+
+        def keep(tensor: Tensor, held: dict[int, int] = held) -> Tensor:
+            held[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            score = made.score(before, after, None, made.draw(2, generator(), before.device))
+        kept[places] = sum(held.values()) - sum(p.untyped_storage().nbytes() for p in made.parameters() if p.untyped_storage().data_ptr() in held)
+        assert score.log_likelihood.shape == (2, 6)
+    assert kept[64] <= 120 * 4 * 2 * 6 * 64**2
+    assert kept[128] < 4 * kept[64]
+
+
 # ---- a world whose graph is known -----------------------------------------------------------------------------------
 def world(batch: int, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """Action 0 shifts all codes to the right around the ring, action 1 to the left, action 2 exchanges the values 0 and 1 at the first place."""
