@@ -192,6 +192,32 @@ def test_splits_by_picture_are_disjoint_and_70_15_15_and_reload_makes_the_same(t
     assert triples(text.transitions.train) == triples(data.transitions.train)
 
 
+@pytest.mark.parametrize("splits", ["given", "random"])
+@pytest.mark.parametrize(
+    ("fractions", "sizes"),
+    [
+        ({}, [236, 50, 50]),
+        ({"validation": 0.1, "test": 0.2}, [242, 27, 67]),  # what they are without transitions, but asked for
+        ({"test": 0.5}, [138, 30, 168]),
+        ({"validation": 0.5}, [143, 143, 50]),
+    ],
+)
+def test_fractions_that_are_given_are_kept(fractions, sizes, splits, tmp_path):
+    table = grid_table((6, 7, 8))
+    np.savez(tmp_path / "grid.npz", images=np.zeros((len(table), 2, 2), np.uint8), labels=table, names=NAMES)
+    data = load_data(tmp_path / "grid.npz", transitions={"splits": splits}, **fractions)
+    assert [len(getattr(data, name)) for name in SPLITS] == sizes
+    again = reload(data.source)
+    assert again.source == data.source
+    assert torch.equal(again.test.labels, data.test.labels)
+
+
+def test_fractions_of_a_published_split_are_told_to_the_new_one():
+    data = with_transitions(Pendulum().dataset(size=8), splits="random", test=0.5)
+    n = sum(len(getattr(data, name)) for name in SPLITS)
+    assert [len(data.test), len(data.validation)] == [round(n / 2), round(0.15 / 0.85 * (n - round(n / 2)))]
+
+
 def test_a_variable_that_is_left_out_is_still_held(monkeypatch):
     from intervae.data import registry
 
@@ -309,6 +335,8 @@ def test_data_without_labels_are_refused():
         ({"draws": 0}, "draws=0 must be a whole number, 1 or more"),
         ({"train_draws": -1}, "train_draws=-1 must be a whole number, 0 or more"),
         ({"splits": "new"}, "unknown splits of transitions 'new'"),
+        ({"test": 0.3}, "test= of transitions is for new splits; pass splits='random' too"),
+        ({"test": 2, "splits": "random"}, "test=2 must be a fraction between 0 and 1"),
         ({"balanced": "no"}, "balanced='no' of transitions must be true or false"),
         ({"unique": 0}, "unique=0 of transitions must be true or false"),
         ({"factors": ""}, "made: factors='' names no factor"),

@@ -8,7 +8,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from intervae.data.base import Dataset
 from intervae.data.columns import check_variables
 from intervae.data.folder import load_folder
 from intervae.data.images import as_size
-from intervae.data.transitions import FRACTIONS, transition_options, with_transitions
+from intervae.data.transitions import FRACTIONS, check_fractions, transition_options, with_transitions
 from intervae.errors import DataError, UsageError, unknown
 
 ACCEPTED = "a folder of images with or without a labels.csv, an .npz or .h5 file, or a torch Dataset of (image, labels)"
+USUAL = {"validation": 0.1, "test": 0.2}  # fractions of the splits; with transitions they are FRACTIONS
 Loader = Callable[..., Dataset]
 
 
@@ -59,8 +60,8 @@ def load_data(
     size: int | Sequence[int] | None = None,
     variables: Sequence[str] | None = None,
     kinds: Mapping[str, str] | None = None,
-    validation: float = 0.1,
-    test: float = 0.2,
+    validation: float | None = None,
+    test: float | None = None,
     seed: int = 0,
     group: str | None = None,
     transitions: bool | str | Mapping[str, Any] = False,
@@ -75,24 +76,24 @@ def load_data(
         size: resize to this many pixels, square or (height, width).
         variables: the variables to use, in this order; all of them without it.
         kinds: name -> "continuous", "binary" or "categorical" where the inferred kind is not the right one.
-        validation: the fraction of what is not test that is kept for validation.
-        test: the fraction of everything that is kept for test; a split that comes with the data is used instead.
+        validation: the fraction of what is not test that is kept for validation; a tenth without it.
+        test: the fraction of everything that is kept for test, a fifth without it; a split that comes with the data is used instead.
         seed: draws the splits.
         group: a column such as `patient`: samples with the same value stay in the same split.
         transitions: also the pairs of pictures that differ in one factor by one step (data/transitions.py): True, or the options of
-            `with_transitions`, also as one text, "cyclic=azimuth;draws=1000". Where no fractions are given, the splits are 70, 15 and 15 percent.
+            `with_transitions`, also as one text, "cyclic=azimuth;draws=1000". Fractions that are not given are then those of 70, 15 and 15 percent.
         options: more, for this kind of data only: `channels` of a folder, `names` of arrays, `samples` of a simulator.
     """
-    for name, fraction in (("validation", validation), ("test", test)):
-        if isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 < fraction < 1:
-            raise UsageError(f"{name}={fraction!r} must be a fraction between 0 and 1, such as 0.1.")
+    given = check_fractions(validation=validation, test=test)
     if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
         raise UsageError(f"seed={seed!r} must be a whole number, 0 or more.")
     pair = as_size(size)
     square = pair[0] if pair is not None and pair[0] == pair[1] else pair
-    common = {"size": square, "kinds": kinds, "validation": float(validation), "test": float(test), "seed": int(seed), "group": group}
+    common = {"size": square, "kinds": kinds, **dict.fromkeys(USUAL), **given, "seed": int(seed), "group": group}
     pairs = transition_options(transitions, int(seed))
-    fractions = FRACTIONS if pairs is not None and (validation, test) == (0.1, 0.2) else {}
+    fractions = {**(USUAL if pairs is None else FRACTIONS), **given}
+    if pairs is not None and pairs.get("splits") == "random":
+        pairs = {**fractions, **pairs}
     if isinstance(source, str) and source in _entries:
         return _load_registered(_entries[source], common, fractions, variables, options, pairs)
     loader, origin = _find(source)

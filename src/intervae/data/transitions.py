@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -125,6 +125,8 @@ def with_transitions(
     unique: bool = True,
     visible: bool = False,
     splits: str = "given",
+    validation: float | None = None,
+    test: float | None = None,
     seed: int = 0,
 ) -> Dataset:
     """The data set with the pairs of pictures that differ in exactly one factor, by one step: its next larger or next smaller value.
@@ -143,12 +145,16 @@ def with_transitions(
         visible: leave out pairs of two equal pictures, which no model can tell apart (a weapon that is not drawn, a square turned by 90 degrees).
         splits: "given" keeps the splits; "random" draws new ones by picture, 70, 15 and 15 percent, where those that came with the data part
             the neighbours from each other (a published test split of every fourth picture, say).
+        validation, test: other fractions for random splits, of what is not test and of everything.
         seed: draws what is drawn.
     """
     if splits not in ("given", "random"):
         raise unknown("splits of transitions", splits, ("given", "random"))
     _check_plain({"balanced": balanced, "unique": unique, "visible": visible}, seed)
-    dataset = _split_anew(dataset, seed) if splits == "random" else dataset
+    fractions = check_fractions(validation=validation, test=test)
+    if splits == "given" and fractions:
+        raise UsageError(f"{next(iter(fractions))}= of transitions is for new splits; pass splits='random' too, or give it to load_data itself.")
+    dataset = _split_anew(dataset, {**FRACTIONS, **fractions}, seed) if splits == "random" else dataset
     names, codes, part, row = _codes(dataset)
     chosen = (
         _names(factors, names, "factors") if factors is not None else tuple(n for n, size in zip(names, codes.max(0) + 1, strict=True) if size > 1)
@@ -204,11 +210,19 @@ def _pairs(
     return first, second, np.repeat(np.arange(2 * len(found)), [len(up) for up, _ in found for _ in range(2)])
 
 
-def _split_anew(dataset: Dataset, seed: int) -> Dataset:
+def check_fractions(**given: float | None) -> dict[str, float]:
+    """Those fractions of a split that are given."""
+    for name, fraction in given.items():
+        if fraction is not None and (isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 < fraction < 1):
+            raise UsageError(f"{name}={fraction!r} must be a fraction between 0 and 1, such as 0.1.")
+    return {name: float(fraction) for name, fraction in given.items() if fraction is not None}
+
+
+def _split_anew(dataset: Dataset, fractions: Mapping[str, float], seed: int) -> Dataset:
     """The same pictures in new random splits."""
     parts = (dataset.train, dataset.validation, dataset.test)
     whole = dataset.train.with_fields({name: torch.cat([part.fields[name] for part in parts]) for name in dataset.train.fields})
-    rows = split_rows(len(whole), validation=FRACTIONS["validation"], test=FRACTIONS["test"], seed=seed)
+    rows = split_rows(len(whole), validation=fractions["validation"], test=fractions["test"], seed=seed)
     train, validation, test = (whole[torch.from_numpy(chosen)] for chosen in rows)
     measured = tuple(v.measured_on(train.labels[:, i].double().numpy()) for i, v in enumerate(dataset.variables))
     return replace(dataset, train=train, validation=validation, test=test, variables=measured)
