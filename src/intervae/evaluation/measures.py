@@ -161,7 +161,8 @@ def _with_masks(split: Split) -> np.ndarray:
 
 
 def active_units(subject: Subject) -> list[Measurement]:
-    return [metrics.active_units(subject.latents, subject.model.latent_names)]
+    """The count of each latent too, unless they are codes at places, of which there may be hundreds."""
+    return [metrics.active_units(subject.latents, subject.model.latent_names if subject.model.latents_are_variables else ())]
 
 
 def diversity(subject: Subject) -> list[Measurement]:

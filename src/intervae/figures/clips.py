@@ -36,6 +36,7 @@ from intervae.figures.style import (
 )
 
 FIRST, MIDDLE, LAST = (235, 64, 52), (255, 255, 255), (62, 207, 92)  # colours of the first, a middle and the last frame
+PALE_ORANGE = "#f8e2b3"  # the frame of pictures beyond the data
 LABEL_WIDTH = 170.0  # at which labels at the left are broken into lines
 
 
@@ -48,12 +49,14 @@ class ClipRow:
         clips: (K, T, C, H, W) for `clip_interventions`, (T, C, H, W) for `clip_rows`.
         values: (K,) what a variable was set to, printed above each clip.
         made: how many of the last frames a model made; they are framed.
+        beyond: how many of the last of these show what the data cannot; their frame is pale.
     """
 
     label: str
     clips: Any
     values: Sequence[float] = ()
     made: int = 0
+    beyond: int = 0
 
 
 def time_colours(frames: int) -> np.ndarray:
@@ -102,7 +105,7 @@ def clip_interventions(path: str | Path, rows: Sequence[ClipRow], *, title: str 
 
 
 def clip_rows(path: str | Path, rows: Sequence[ClipRow], *, heads: Sequence[str] = (), title: str = "", pairs: int = 1) -> None:
-    """A row of frames for each clip (T, C, H, W), `heads` above the columns; frames that a model made are framed in orange.
+    """A row of frames for each clip (T, C, H, W), `heads` above the columns; frames that a model made are framed in orange, pale beyond the data.
 
     `pairs` rows that belong together stand close to each other.
     """
@@ -127,7 +130,7 @@ def clip_rows(path: str | Path, rows: Sequence[ClipRow], *, heads: Sequence[str]
         canvas.text(MARGIN, y + space / 2, label, linespacing=LINE)
         for j, pixels in enumerate(as_rgb(frames)):
             made = j >= len(frames) - row.made
-            frame, frame_width = (ORANGE, 1.5) if made else (RULE, 0.5)
+            frame, frame_width = (PALE_ORANGE if j >= len(frames) - row.beyond else ORANGE, 1.5) if made else (RULE, 0.5)
             x = left + j * (width + gap)
             canvas.image(shrink(pixels, width, height), x, y + (space - height) / 2, width, height, frame=frame, frame_width=frame_width)
         y += space + (GROUP_GAP if (k + 1) % pairs == 0 else GAP + 2)

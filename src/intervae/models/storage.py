@@ -162,6 +162,8 @@ def model_card(model: Model, config: dict[str, Any]) -> str:
     if model.spec.variables:
         lines += ["", "| variable | kind | unit | range in training |", "|---|---|---|---|"]
         lines += [f"| {v.name} | {v.kind} | {v.unit} | {v.low:.4g} to {v.high:.4g} |" for v in model.spec.variables]
+    if answers(type(model), "act"):
+        lines += ["", "Actions: " + ", ".join(f"`{action}`" for action in model.spec.actions) + "."]
     try:
         edges = [f"`{a}` {'--' if (a, b) in model.undirected_edges else '->'} `{b}` ({w:.2f})" for a, b, w in model.graph.edges]
         lines += ["", "Graph: " + (", ".join(edges) or "no edges") + "."]
@@ -172,6 +174,8 @@ def model_card(model: Model, config: dict[str, Any]) -> str:
         first = model.latent_names[0]
         middle = {v.name: (v.low + v.high) / 2 for v in model.spec.variables}.get(first, 0.0)  # a latent without a label has no range
         lines += [f'pictures = model.counterfactual(images, {{"{first}": {middle:.4g}}})']
+    if answers(type(model), "act"):
+        lines += [f'after = model.act(images, "{model.spec.actions[0]}")', "chances = model.attribute(images, after)  # of each action"]
     lines += ["```", "", "Settings:", "", "```json", json.dumps(config["settings"], indent=2), "```", ""]
     lines += ["A counterfactual is only as right as the graph and the mechanisms; outside the training ranges above it extrapolates.", ""]
     return "\n".join(lines)

@@ -11,6 +11,8 @@ import torch
 
 from intervae import figures
 from intervae.data.base import Dataset, Split, Variable
+from intervae.data.transitions import Neighbours
+from intervae.errors import DataError
 from intervae.models.base import Model, answers, ask
 from intervae.models.causal import CausalModel
 from intervae.models.cmcl_queries import CrossModalQueries
@@ -80,18 +82,57 @@ def _worded(variable: Variable, value: float) -> str:
 def _transition_figures(model: CTVAE, data: Dataset, out: Path) -> list[Path]:
     """One picture under each action done again and again (the paper's Fig. 5), and the mask and graph of each action (its Fig. 6)."""
     written = [out / "actions.png", out / "mechanisms.png"]
+    rows = action_rows(model, data)
+    heads = ["input", *(str(t) for t in range(1, max(len(row.clips) for row in rows)))]
+    title = (
+        "Each action, done again and again; a row ends where the data end, and a pale frame is beyond the data" if any(r.beyond for r in rows) else ""
+    )
+    figures.clip_rows(written[0], rows, heads=heads, title=title)
     images = data.test[_spread(len(data.test), MECHANISM_IMAGES)].images
-    start, rows = images[len(images) // 2 : len(images) // 2 + 1], []
-    for action in model.spec.actions:
-        after = model.act_repeatedly(start, action, TIMES).cpu()[0]
-        rows.append(figures.ClipRow(action, torch.cat([start.cpu().float() / 255, after]), made=TIMES))
-    figures.clip_rows(written[0], rows, heads=["input", *(str(t + 1) for t in range(TIMES))])
     panels = []
     for action in model.spec.actions:
         found = model.mechanism(images, action)
         panels.append(figures.MechanismPanel(action, found.edges, found.mask.unflatten(0, (model.settings.codebooks, *model.grid))))
     figures.mechanisms(written[1], panels)
     return written
+
+
+def action_rows(model: CTVAE, data: Dataset) -> list[figures.ClipRow]:
+    """A row for each action: a test picture, and what the model makes of it as often as the data's grid allows, but once at least."""
+    chosen, steps = _start(data, model.spec.actions)
+    start, rows = data.test[torch.tensor([chosen])].images, []
+    for action, there in zip(model.spec.actions, steps, strict=True):
+        times = max(1, there)
+        frames = torch.cat([start.cpu().float() / 255, model.act_repeatedly(start, action, times).cpu()[0]])
+        label = action if there else f"{action}, beyond the data"
+        rows.append(figures.ClipRow(label, frames, made=times, beyond=times - there))
+    return rows
+
+
+def _start(data: Dataset, actions: tuple[str, ...]) -> tuple[int, list[int]]:
+    """The row of a test picture and how often each action can be repeated from it, TIMES at most; where no grid tells, any row and TIMES.
+
+    From the row chosen most steps lead on; the t-th of an action counts 1/t, so that few actions are left out for the sake of others.
+    """
+    near = _grid(data, actions)
+    if near is None:
+        return int(_spread(len(data.test), MECHANISM_IMAGES).median()), [TIMES] * len(actions)
+    rows = torch.arange(len(data.test))
+    there = torch.stack([(near.after("test", rows, a, TIMES) >= 0).cumprod(1) for a in range(len(actions))], dim=1)  # (N, actions, times)
+    chosen = int((there / torch.arange(1, TIMES + 1)).sum((1, 2)).argmax())
+    return chosen, there[chosen].sum(1).tolist()
+
+
+def _grid(data: Dataset, actions: tuple[str, ...]) -> Neighbours | None:
+    """Which picture an action leads to, where the labels tell; None where several may follow, or pairs do not come from the labels."""
+    pairs = data.transitions
+    if pairs is None or not pairs.unique or data.actions != actions:
+        return None
+    try:
+        near = Neighbours(data)
+    except DataError:
+        return None
+    return near if set(pairs.train.factor_names) <= set(near.names) else None
 
 
 def _label_figures(model: CausalModel, data: Dataset, out: Path) -> list[Path]:
