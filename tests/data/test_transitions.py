@@ -300,11 +300,38 @@ def test_two_pictures_with_the_same_factors_are_refused():
         with_transitions(grid_data(table=table))
 
 
-def test_continuous_labels_are_refused():
-    table = grid_table()
-    table[:, 1] = np.random.default_rng(0).normal(size=len(table))
-    with pytest.raises(DataError, match="'angle' has 60 different values in 60 pictures, so it has no steps"):
-        with_transitions(grid_data(table=table))
+def with_a_measurement() -> np.ndarray:
+    return np.column_stack([grid_table(), np.random.default_rng(0).normal(size=60)])
+
+
+def test_continuous_labels_are_refused_and_what_the_refusal_names_leaves_them_aside(tmp_path):
+    names = (*NAMES, "weight")
+    data = grid_data(names=names, table=with_a_measurement())
+    with pytest.raises(DataError, match=r"'weight' has 60 different values in 60 pictures, so it has no steps; .*pass ignore='weight'"):
+        with_transitions(data, factors="shade")
+    left_aside, without = with_transitions(data, ignore="weight"), with_transitions(grid_data())
+    for name in SPLITS:
+        assert triples(getattr(left_aside.transitions, name)) == triples(getattr(without.transitions, name))
+    assert left_aside.names == names
+    assert left_aside.actions == without.actions
+    rows = torch.arange(len(data.test))
+    assert torch.equal(Neighbours(left_aside).after("test", rows, 2, 3), Neighbours(without).after("test", rows, 2, 3))
+    np.savez(tmp_path / "grid.npz", images=np.zeros((60, 2, 2), np.uint8), labels=with_a_measurement(), names=names)
+    text = load_data(tmp_path / "grid.npz", transitions="ignore=weight;factors=angle,shade", validation=0.4, test=0.3)
+    assert text.actions == ("angle+1", "angle-1", "shade+1", "shade-1")
+    assert triples(reload(text.source).transitions.train) == triples(text.transitions.train)
+
+
+def test_a_chosen_variable_may_be_left_aside(monkeypatch):
+    from intervae.data import registry
+
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    made = grid_data(names=(*NAMES, "weight"), table=with_a_measurement())
+    registry.register("weighed", "a made grid", "nothing", lambda: lambda *, seed=0: made)
+    data = load_data("weighed", variables=["shade", "weight"], transitions={"ignore": ["weight"]})
+    assert data.names == ("shade", "weight")
+    assert data.actions == ("shade+1", "shade-1")
+    assert len(Neighbours(load_data("weighed", transitions={"ignore": "weight"})).names) == 3
 
 
 def test_labels_that_follow_from_each_other_are_refused():
@@ -335,15 +362,19 @@ def test_data_without_labels_are_refused():
         ({"draws": 0}, "draws=0 must be a whole number, 1 or more"),
         ({"train_draws": -1}, "train_draws=-1 must be a whole number, 0 or more"),
         ({"splits": "new"}, "unknown splits of transitions 'new'"),
+        ({"ignore": "weight"}, "unknown factor in ignore 'weight'"),
+        ({"ignore": "shade", "factors": "shade"}, "unknown factor in factors 'shade'"),
+        ({"ignore": NAMES}, "made: ignore= leaves no factor"),
         ({"test": 0.3}, "test= of transitions is for new splits; pass splits='random' too"),
         ({"test": 2, "splits": "random"}, "test=2 must be a fraction between 0 and 1"),
-        ({"balanced": "no"}, "balanced='no' of transitions must be true or false"),
-        ({"unique": 0}, "unique=0 of transitions must be true or false"),
+        ({"balanced": "no"}, "balanced='no' must be true or false"),
+        ({"unique": 0}, "unique=0 must be true or false"),
         ({"factors": ""}, "made: factors='' names no factor"),
         ({"factors": []}, r"made: factors=\[\] names no factor"),
-        ({"cyclic": 3}, "cyclic=3 must be names of factors"),
-        ({"seed": "x"}, "seed='x' of transitions must be a whole number, 0 or more"),
-        ({"seed": -1}, "seed=-1 of transitions must be a whole number, 0 or more"),
+        ({"cyclic": 3}, "cyclic=3 must be names"),
+        ({"seed": "x"}, "seed='x' must be a whole number, 0 or more"),
+        ({"seed": None}, "seed=None must be a whole number, 0 or more"),
+        ({"seed": -1}, "seed=-1 must be a whole number, 0 or more"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
@@ -372,9 +403,9 @@ def test_options_as_one_text_mean_what_they_say(text, options):
         ("cyclic", "transitions: 'cyclic' is not of the form key=value"),
         ("draws=1;draws=2", "transitions: 'draws=1;draws=2' gives an option twice"),
         ("", "transitions='' must be true or options"),
-        ("balanced=no", "balanced='no' of transitions must be true or false"),
+        ("balanced=no", "balanced='no' must be true or false"),
         ("draws=2.5", "draws=2.5 must be a whole number"),
-        ("seed=x", "seed='x' of transitions must be a whole number"),
+        ("seed=x", "seed='x' must be a whole number"),
     ],
 )
 def test_a_text_that_says_nothing_clear_is_refused(text, message):

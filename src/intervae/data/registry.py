@@ -8,7 +8,6 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from intervae.data.base import Dataset
 from intervae.data.columns import check_variables
 from intervae.data.folder import load_folder
 from intervae.data.images import as_size
-from intervae.data.transitions import FRACTIONS, check_fractions, transition_options, with_transitions
+from intervae.data.options import check_fractions, check_whole, read_names
+from intervae.data.transitions import FRACTIONS, transition_options, with_transitions
 from intervae.errors import DataError, UsageError, unknown
 
 ACCEPTED = "a folder of images with or without a labels.csv, an .npz or .h5 file, or a torch Dataset of (image, labels)"
@@ -85,8 +85,7 @@ def load_data(
         options: more, for this kind of data only: `channels` of a folder, `names` of arrays, `samples` of a simulator.
     """
     given = check_fractions(validation=validation, test=test)
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-        raise UsageError(f"seed={seed!r} must be a whole number, 0 or more.")
+    check_whole(0, seed=seed)
     pair = as_size(size)
     square = pair[0] if pair is not None and pair[0] == pair[1] else pair
     common = {"size": square, "kinds": kinds, **dict.fromkeys(USUAL), **given, "seed": int(seed), "group": group}
@@ -162,7 +161,9 @@ def _load_registered(
         dataset = replace(dataset, source={"name": entry.name, "options": _plain({**given, **options})})
     check_variables(variables, dataset.names)
     if pairs is not None:  # before any variable is left out, so that a pair agrees in that one too
-        dataset = _pair(dataset, pairs if variables is None or dataset.simulator is not None else {"factors": list(variables), **pairs})
+        ignored = read_names(pairs.get("ignore", ()), "ignore")
+        chosen = None if variables is None or dataset.simulator is not None else [name for name in variables if name not in ignored]
+        dataset = _pair(dataset, pairs if chosen is None else {"factors": chosen, **pairs})
     return dataset if variables is None else dataset.select(variables)
 
 

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ import torch
 from torch import Tensor
 
 from intervae.data.base import CHUNK, Batch, Dataset, Split, split_rows
+from intervae.data.options import check_flags, check_fractions, check_whole, read_names
 from intervae.errors import DataError, UsageError, unknown
 from intervae.settings import parse_settings, plain_value
 
@@ -71,13 +71,19 @@ class Transitions:
 
 @dataclass(frozen=True)
 class DatasetTransitions:
-    """The pairs of each split of a Dataset, the factors that go round, and whether nothing but the action differs between the two of a pair."""
+    """The pairs of each split of a Dataset.
+
+    Arguments:
+        cyclic: factors that go round.
+        unique: nothing but the action differs between the two of a pair, and the `ignored` columns.
+    """
 
     train: Transitions
     validation: Transitions
     test: Transitions
     cyclic: tuple[str, ...] = ()
     unique: bool = True
+    ignored: tuple[str, ...] = ()
 
 
 def action_factors(actions: Sequence[str]) -> tuple[tuple[str, ...], Tensor]:
@@ -111,7 +117,7 @@ def _read_options(text: str) -> bool | dict[str, Any]:
     texts = parse_settings(parts, "transitions:")
     if len(texts) < len(parts):
         raise UsageError(f"transitions: {text!r} gives an option twice; give each once.")
-    return {key: value if key in ("factors", "cyclic", "splits") else plain_value(value) for key, value in texts.items()}
+    return {key: value if key in ("factors", "cyclic", "ignore", "splits") else plain_value(value) for key, value in texts.items()}
 
 
 def with_transitions(
@@ -119,6 +125,7 @@ def with_transitions(
     *,
     factors: str | Sequence[str] | None = None,
     cyclic: str | Sequence[str] = (),
+    ignore: str | Sequence[str] = (),
     balanced: bool = False,
     draws: int | None = None,
     train_draws: int | None = None,
@@ -136,6 +143,7 @@ def with_transitions(
     Arguments:
         factors: only these have actions; the others are held. All of them without it.
         cyclic: factors whose largest value is followed by the smallest, such as an angle; also as one text with commas.
+        ignore: columns such as a measurement, which have no actions and in which the two of a pair may differ.
         balanced: in every split cut all actions to as many pairs as the rarest has, drawn at random. Otherwise they are as frequent as in the data.
         draws: of each step of each factor draw so many pairs at random, with replacement, and keep each once. That is how the authors made
             theirs (with 1000), so that a factor is as frequent as it has steps. Without it all pairs are kept.
@@ -150,12 +158,16 @@ def with_transitions(
     """
     if splits not in ("given", "random"):
         raise unknown("splits of transitions", splits, ("given", "random"))
-    _check_plain({"balanced": balanced, "unique": unique, "visible": visible}, seed)
+    check_flags(balanced=balanced, unique=unique, visible=visible)
+    check_whole(0, seed=seed)
+    check_whole(1, draws=1 if draws is None else draws)
+    check_whole(0, train_draws=0 if train_draws is None else train_draws)
     fractions = check_fractions(validation=validation, test=test)
     if splits == "given" and fractions:
         raise UsageError(f"{next(iter(fractions))}= of transitions is for new splits; pass splits='random' too, or give it to load_data itself.")
     dataset = _split_anew(dataset, {**FRACTIONS, **fractions}, seed) if splits == "random" else dataset
-    names, codes, part, row = _codes(dataset)
+    ignored = _names(ignore, _factors(dataset)[0], "ignore")
+    names, codes, part, row = _codes(dataset, ignored)
     chosen = (
         _names(factors, names, "factors") if factors is not None else tuple(n for n, size in zip(names, codes.max(0) + 1, strict=True) if size > 1)
     )
@@ -165,7 +177,7 @@ def with_transitions(
     rng = np.random.default_rng([seed, 2])
     cells = _Cells(dataset.name, names, codes, part, unique, rng)
     actions = tuple(f"{name}{sign}" for name in chosen for sign in ("+1", "-1"))
-    limits = [_limit("draws", draws, 1) if train_draws is None else _limit("train_draws", train_draws, 0), *[_limit("draws", draws, 1)] * 2]
+    limits = [(draws if train_draws is None else train_draws) or 0, draws or 0, draws or 0]  # 0 for all pairs
     made = {limit: _pairs(cells, chosen, around, limit, rng) for limit in dict.fromkeys(limits)}
     pairs = []
     for number, (split, limit) in enumerate(zip(SPLITS, limits, strict=True)):
@@ -178,22 +190,7 @@ def with_transitions(
         which = {"before": row[first[kept]], "after": row[second[kept]], "action": action[kept]}
         tensors = {name: torch.from_numpy(array) for name, array in which.items()}
         pairs.append(Transitions(**tensors, action_names=actions, factor_of_action=torch.arange(len(actions)) // 2, factor_names=chosen))
-    return replace(dataset, transitions=DatasetTransitions(pairs[0], pairs[1], pairs[2], around, unique), actions=actions)
-
-
-def _check_plain(answers: Mapping[str, Any], seed: Any) -> None:
-    for name, given in answers.items():
-        if not isinstance(given, bool):
-            raise UsageError(f"{name}={given!r} of transitions must be true or false.")
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-        raise UsageError(f"seed={seed!r} of transitions must be a whole number, 0 or more.")
-
-
-def _limit(name: str, given: int | None, least: int) -> int:
-    """How many draws; 0 for all pairs."""
-    if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < least):
-        raise UsageError(f"{name}={given!r} must be a whole number, {least} or more.")
-    return given or 0
+    return replace(dataset, transitions=DatasetTransitions(pairs[0], pairs[1], pairs[2], around, unique, ignored), actions=actions)
 
 
 def _pairs(
@@ -210,14 +207,6 @@ def _pairs(
     return first, second, np.repeat(np.arange(2 * len(found)), [len(up) for up, _ in found for _ in range(2)])
 
 
-def check_fractions(**given: float | None) -> dict[str, float]:
-    """Those fractions of a split that are given."""
-    for name, fraction in given.items():
-        if fraction is not None and (isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 < fraction < 1):
-            raise UsageError(f"{name}={fraction!r} must be a fraction between 0 and 1, such as 0.1.")
-    return {name: float(fraction) for name, fraction in given.items() if fraction is not None}
-
-
 def _split_anew(dataset: Dataset, fractions: Mapping[str, float], seed: int) -> Dataset:
     """The same pictures in new random splits."""
     parts = (dataset.train, dataset.validation, dataset.test)
@@ -229,26 +218,35 @@ def _split_anew(dataset: Dataset, fractions: Mapping[str, float], seed: int) -> 
 
 
 # ---- factors as whole numbers -------------------------------------------------------------------------------------------
-def _codes(dataset: Dataset) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray]:
-    """Names (F) of the factors, the number of each value (N, F) over all splits, the split of each picture (N,) and its row there (N,)."""
+def _factors(dataset: Dataset) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names (F) of the factors, and their values (N, F) over all splits: a simulator's noises, or the labels."""
     splits = (dataset.train, dataset.validation, dataset.test)
     simulated = dataset.simulator is not None and all("exogenous" in split.fields for split in splits)
     names = dataset.simulator.exogenous_names if dataset.simulator is not None and simulated else dataset.names
-    table = torch.cat([split.fields["exogenous" if simulated else "labels"] for split in splits]).cpu().numpy()
     if not names:
         raise DataError(f"{dataset.name} has no labels, so nothing tells which pictures differ by one step; transitions need labelled factors.")
+    return tuple(names), torch.cat([split.fields["exogenous" if simulated else "labels"] for split in splits]).cpu().numpy()
+
+
+def _codes(dataset: Dataset, ignored: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray]:
+    """Names (F) of the factors, the number of each value (N, F) over all splits, the split of each picture (N,) and its row there (N,)."""
+    every, table = _factors(dataset)
+    names = tuple(name for name in every if name not in ignored)
+    if not names:
+        raise UsageError(f"{dataset.name}: ignore= leaves no factor; known: {', '.join(every)}.")
     columns = []
-    for name, column in zip(names, table.T, strict=True):
+    for name in names:
+        column = table[:, every.index(name)]
         values, codes = np.unique(column, return_inverse=True)
         if len(values) > max(len(column) // 2, 2):
             raise DataError(
                 f"{dataset.name}: {name!r} has {len(values)} different values in {len(column)} pictures, so it has no steps; "
-                f"transitions need factors with few values (a grid): leave it out, or round it."
+                f"transitions need factors with few values (a grid): round it, or pass ignore={name!r} if the two of a pair may differ in it."
             )
         columns.append(codes.reshape(-1))
-    sizes = [len(split) for split in splits]
-    part, row = np.repeat(np.arange(len(splits)), sizes), np.concatenate([np.arange(size) for size in sizes])
-    return tuple(names), np.stack(columns, axis=1), part, row
+    sizes = [len(getattr(dataset, split)) for split in SPLITS]
+    part, row = np.repeat(np.arange(len(SPLITS)), sizes), np.concatenate([np.arange(size) for size in sizes])
+    return names, np.stack(columns, axis=1), part, row
 
 
 class _Cells:
@@ -344,9 +342,7 @@ def _check_counts(data: str, split: str, action: np.ndarray, actions: Sequence[s
 
 
 def _names(given: str | Sequence[str], known: Sequence[str], what: str) -> tuple[str, ...]:
-    if not isinstance(given, Iterable):
-        raise UsageError(f"{what}={given!r} must be names of factors, with commas between them or in a list.")
-    names = [name.strip() for name in given.split(",") if name.strip()] if isinstance(given, str) else list(given)
+    names = read_names(given, what)
     for name in names:
         if name not in known:
             raise unknown(f"factor in {what}", name, known)
@@ -402,7 +398,7 @@ class Neighbours:
         if dataset.transitions is None:
             raise DataError(f"{dataset.name} has no transitions; load it with transitions=True.")
         self.dataset, self.pairs, self.cyclic = dataset, dataset.transitions.train, dataset.transitions.cyclic
-        self.names, self.codes, self.part, self.row = _codes(dataset)
+        self.names, self.codes, self.part, self.row = _codes(dataset, dataset.transitions.ignored)
         self.cells = _Cells(dataset.name, self.names, self.codes, self.part, True, np.random.default_rng(0))
 
     def after(self, split: str, rows: Tensor, action: int, times: int) -> Tensor:
