@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
+import shlex
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,14 @@ from intervae import figures
 from intervae.data.base import Dataset, Variable, build_dataset
 from intervae.data.transitions import with_transitions
 from intervae.evaluation import evaluate, variable_tables
+from intervae.experiments.ctvae import CTVAE_TABLE1
 from intervae.figures import clips
 from intervae.models.ct_vae import CTVAE
 from intervae.models.mcq_vae import MCQVAE
 from intervae.models.storage import describe_model, model_card
 from intervae.report import pictures, write_figures
+from intervae.settings import parse_settings, split_settings
+from intervae.training import Options
 
 SIZES = {"x": 9, "y": 3, "colour": 2}
 SMALL = {"patch": 4, "filters": 8, "features": 8, "codes": 8, "blocks": 1, "codebooks": 2}
@@ -119,3 +125,18 @@ def test_the_card_lists_the_actions_and_how_to_ask(data: Dataset, model: CTVAE) 
     assert 'model.act(images, "x+1")' in card
     plain = MCQVAE(data.spec, **SMALL)
     assert "Actions" not in model_card(plain, describe_model(plain))
+
+
+def test_the_command_of_the_docs_is_the_run_of_the_experiment() -> None:
+    """docs/ct-vae.md: `intervae train ct-vae --data cars3d ...` has the settings of the job that its `--only` names."""
+    page = (Path(__file__).parents[2] / "docs" / "ct-vae.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    words = shlex.split(next(line for line in page.splitlines() if line.strip().startswith("intervae train ct-vae")))
+    given = {option: [value for name, value in pairwise(words) if name == option] for option in ("--data", "--data-option", "--set")}
+    only = next(re.finditer(r"--only (\S+) --seeds 1`", page))[1]
+    (job,) = (job for job in CTVAE_TABLE1.jobs if only in job.key)
+    of_model, of_training = split_settings(parse_settings(given["--set"]), CTVAE.Settings, Options)
+    assert given["--data"] == [job.data]
+    assert job.settings == {key: float(value) for key, value in of_model.items()}
+    assert job.training == of_training
+    seed, pairs = parse_settings(given["--data-option"]).items()
+    assert job.options == {seed[0]: int(seed[1]), pairs[0]: {key: int(value) for key, value in (part.split("=") for part in pairs[1].split(";"))}}

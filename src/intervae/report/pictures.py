@@ -84,9 +84,7 @@ def _transition_figures(model: CTVAE, data: Dataset, out: Path) -> list[Path]:
     written = [out / "actions.png", out / "mechanisms.png"]
     rows = action_rows(model, data)
     heads = ["input", *(str(t) for t in range(1, max(len(row.clips) for row in rows)))]
-    title = (
-        "Each action, done again and again; a row ends where the data end, and a pale frame is beyond the data" if any(r.beyond for r in rows) else ""
-    )
+    title = "A row ends where the data end; a pale frame is beyond the data" if any(row.beyond for row in rows) else ""
     figures.clip_rows(written[0], rows, heads=heads, title=title)
     images = data.test[_spread(len(data.test), MECHANISM_IMAGES)].images
     panels = []
