@@ -171,7 +171,7 @@ def test_the_transition_loss_is_a_pure_function(data: Dataset) -> None:
     def one(parameters: Any, buffers: Any) -> Any:
         return functional_call(layer, ({f"model.{k}": v for k, v in parameters.items()}, {f"model.{k}": v for k, v in buffers.items()}), (batch,))
 
-    together = vmap(one, randomness="same")(*stack_module_state(models))  # type: ignore[arg-type]
+    together = vmap(one, randomness="same")(*stack_module_state(models))
     assert together.tolist() == pytest.approx([value.item() for value in separately], rel=1e-3)
 
 
@@ -336,6 +336,40 @@ def test_acting_again_is_acting_on_what_came_out(trained: CTVAE, data: Dataset) 
     assert not torch.equal(each[:, 0], each[:, 1])
 
 
+def test_actions_of_other_names_or_in_another_order_are_not_judged(trained: CTVAE, data: Dataset) -> None:
+    for factors in (("y", "x", "colour", "side"), ("x", "y", "colour")):
+        with pytest.raises(DataError, match=r"the model knows the actions x\+1, x-1, y\+1, .*but the pairs of squares have .*same order"):
+            evaluate(trained, with_transitions(data, factors=factors), ["actions"])
+
+
+def test_what_explains_a_pair_best_is_what_happened(trained: CTVAE, data: Dataset) -> None:
+    """An action between true pairs, none between a picture and itself, and chance where the second is noise."""
+    assert data.transitions is not None
+    images, pairs = data.test.images, data.transitions.test
+    noise = torch.randint(0, 256, images.shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    for kind, before, after in ((0, images[pairs.before], images[pairs.after]), (1, images, images), (2, images, noise)):
+        found = trained.explain(before, after)
+        best = torch.stack([found.actions.max(1).values, found.none, found.unrelated]).argmax(0)
+        assert (best == kind).float().mean() > 0.95
+    mixed = trained.explain(images, images.roll(7, 0))
+    assert (mixed.unrelated > mixed.actions.max(1).values).float().mean() > 0.6  # some of these are one step apart
+
+
+def test_explanations_are_likelihoods_for_each_place(trained: CTVAE, data: Dataset) -> None:
+    before, after = data.test.images[:9], data.test.images[9:18]
+    found, codes = trained.explain(before, after), trained.codes(after)
+    assert found.actions.shape == (9, 8)
+    assert found.none.shape == found.unrelated.shape == (9,)
+    torch.testing.assert_close((found.actions * trained.places).softmax(1), trained.attribute(before, after), atol=1e-4, rtol=1e-3)
+    of_none = trained.transition.score(trained.codes(before), codes, torch.full((9,), NONE)).log_likelihood[:, 0]
+    torch.testing.assert_close(found.none, of_none.detach() / 16, atol=1e-4, rtol=1e-4)
+    by_hand = [np.mean([math.log(0.99 * trained.marginals[i, c].item() + 0.01 / 64) for i, c in enumerate(row)]) for row in codes.tolist()]
+    assert found.unrelated.tolist() == pytest.approx(by_hand, rel=1e-4)
+    drawn = [trained.explain(before, after, samples=3, seed=seed).actions for seed in (0, 0, 1)]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+
+
 def test_the_mechanism_of_an_action_is_a_mean_over_pictures(trained: CTVAE, data: Dataset) -> None:
     images = data.test.images[:5]
     whole = trained.mechanism(images, "colour+1")
@@ -352,7 +386,12 @@ def test_wrong_questions_are_refused(trained: CTVAE, data: Dataset) -> None:
     for ask, words in (
         (lambda: trained.act(images, "colur+1"), "unknown action 'colur\\+1'; did you mean 'colour\\+1'"),
         (lambda: trained.act(images, 8), "unknown action"),
-        (lambda: trained.act(images, "x+1", 0), "once at least"),
+        (lambda: trained.act(images, "x+1", 0), "times=0 must be a whole number, 1 or more"),
+        (lambda: trained.act(images, "x+1", 2.5), "times=2.5 must be a whole number"),
+        (lambda: trained.act(images, "x+1", "2"), "times='2' must be a whole number"),
+        (lambda: trained.attribute(images, images, samples=2.5), "samples=2.5 must be a whole number"),
+        (lambda: trained.attribute(images, images, samples=2, seed="x"), "seed='x' must be a whole number"),
+        (lambda: trained.explain(images, images[:1]), "2 pictures before and 1 after"),
         (lambda: trained.attribute(images, images[:1]), "2 pictures before and 1 after"),
         (lambda: trained.attribute(images, images, samples=-1), "0 or more"),
         (lambda: trained.attribute(images[..., :8], images), "resize"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from intervae.errors import UsageError
+from intervae.errors import IntervaeError, UsageError
 
 
 def check_flags(**given: Any) -> None:
@@ -15,10 +15,10 @@ def check_flags(**given: Any) -> None:
             raise UsageError(f"{name}={value!r} must be true or false.")
 
 
-def check_whole(least: int, **given: Any) -> None:
+def check_whole(least: int, error: type[IntervaeError] = UsageError, /, **given: Any) -> None:
     for name, value in given.items():
         if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise UsageError(f"{name}={value!r} must be a whole number, {least} or more.")
+            raise error(f"{name}={value!r} must be a whole number, {least} or more.")
 
 
 def check_fractions(**given: Any) -> dict[str, float]:

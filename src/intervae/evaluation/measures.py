@@ -14,6 +14,7 @@ import torch
 from intervae import metrics
 from intervae.data.base import CHUNK, Split
 from intervae.data.simulators.base import Simulator
+from intervae.errors import DataError
 from intervae.evaluation.subject import Subject
 from intervae.metrics.base import Measurement
 from intervae.models.base import Model, answers, ask
@@ -128,6 +129,12 @@ def actions(subject: Subject) -> list[Measurement]:
     """At most ACTION_PAIRS random pairs of the test split; what the majority is, the training split decides."""
     model, data = subject.model, subject.data
     assert data.transitions is not None
+    known = model.spec.actions
+    if known != data.transitions.test.action_names:
+        raise DataError(
+            f"the model knows the actions {', '.join(known)}, but the pairs of {data.name} have {', '.join(data.transitions.test.action_names)}; "
+            "load the data with the same factors, in the same order (transitions=, factors=)."
+        )
     pairs, seen = data.transitions.test, data.transitions.train.action.cpu()
     if len(pairs) > ACTION_PAIRS:
         pairs = pairs[torch.randperm(len(pairs), generator=torch.Generator().manual_seed(0))[:ACTION_PAIRS]]

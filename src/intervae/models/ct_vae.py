@@ -8,6 +8,7 @@ Shapes: B pairs, n code places, A actions. Reduction: sum over codes and edges, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -19,6 +20,7 @@ from torch.nn import functional
 
 from intervae.causal.transition import NONE, CausalTransition, Draw
 from intervae.data.base import Batch, Dataset, Split
+from intervae.data.options import check_whole
 from intervae.data.transitions import TransitionSplit
 from intervae.errors import DataError, QueryError, UsageError, unknown
 from intervae.models.base import QUERY_BATCH, in_batches
@@ -27,6 +29,7 @@ from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.likelihood import negative_log_likelihood
 from intervae.settings import at_least
 
+RARE = 0.01  # share of any picture's codes that may be any code, where training pictures never had it there
 HELP = "load it with transitions=True (--data-option transitions=true), or pass it through with_transitions()"
 
 
@@ -75,6 +78,18 @@ class Mechanism(NamedTuple):
 
     edges: Tensor
     mask: Tensor
+
+
+class Explanations(NamedTuple):
+    """How well the codes after are explained, as the mean over the code places of their log-likelihood.
+
+    actions: (B, A) what each of `spec.actions` makes of the picture before; none: (B,) the picture before, to which nothing was done;
+    unrelated: (B,) any picture at all, each place having its codes as often as in training.
+    """
+
+    actions: Tensor
+    none: Tensor
+    unrelated: Tensor
 
 
 class CTVAE(MCQVAE):
@@ -220,8 +235,7 @@ class CTVAE(MCQVAE):
     @torch.no_grad()
     def act_repeatedly(self, images: Any, action: Any, times: int, *, samples: int | None = None, seed: int = 0) -> Tensor:
         """The pictures after the action was done 1, 2, ..., `times` times, (B, times, C, H, W) (Fig. 5)."""
-        if times < 1:
-            raise QueryError(f"times={times}: an action is done once at least.")
+        check_whole(1, QueryError, times=times)
         codes, number = self.codes(images), self.action_number(action)
         draws = _Draws(self, samples, seed)
         after = []
@@ -246,10 +260,10 @@ class CTVAE(MCQVAE):
 
         Arguments:
             samples: graphs that are drawn, by `seed`, and averaged over; 0 takes the most probable graph, None what the settings say.
+
+        One of the actions it must be: whether any of them explains the pair, `explain` tells.
         """
-        first, second = self.codes(before), self.codes(after)
-        if len(first) != len(second):
-            raise QueryError(f"there are {len(first)} pictures before and {len(second)} after; give as many.")
+        first, second = self._both(before, after)
         draws = _Draws(self, samples, seed)
 
         def chances(x: Tensor, y: Tensor) -> Tensor:
@@ -257,6 +271,28 @@ class CTVAE(MCQVAE):
             return torch.stack(found).mean(0)
 
         return in_batches(chances, first, second)
+
+    @torch.no_grad()
+    def explain(self, before: Any, after: Any, *, samples: int | None = None, seed: int = 0) -> Explanations:
+        """How well each action, no action and chance explain the pictures after, each (B, C, H, W); `samples` and `seed` as in `attribute`."""
+        first, second = self._both(before, after)
+        draws, often = _Draws(self, samples, seed), ((1 - RARE) * self.marginals + RARE / self.settings.codes).log()
+
+        def found(x: Tensor, y: Tensor) -> Tensor:  # (b, A + 2)
+            none, drawn = torch.full_like(x[:, 0], NONE), draws(len(x))
+            joint = [torch.cat([self.transition.score(x, y, asked, draw).log_likelihood for asked in (None, none)], dim=1) for draw in drawn]
+            by_chance = often.expand(len(y), -1, -1).gather(2, y[..., None])[..., 0].sum(1, keepdim=True)
+            return torch.cat([torch.stack(joint).logsumexp(0) - math.log(len(drawn)), by_chance], dim=1) / self.places
+
+        scores = in_batches(found, first, second)
+        return Explanations(scores[:, :-2], scores[:, -2], scores[:, -1])
+
+    def _both(self, before: Any, after: Any) -> tuple[Tensor, Tensor]:
+        """The codes of pictures before and after, (B, n) each."""
+        first, second = self.codes(before), self.codes(after)
+        if len(first) != len(second):
+            raise QueryError(f"there are {len(first)} pictures before and {len(second)} after; give as many.")
+        return first, second
 
     @torch.no_grad()
     def mechanism(self, images: Any, action: Any = None) -> Mechanism:
@@ -285,8 +321,7 @@ class _Draws:
 
     def __init__(self, model: CTVAE, samples: int | None, seed: int) -> None:
         self.model, self.samples = model, model.settings.graph_samples if samples is None else samples
-        if self.samples < 0:
-            raise QueryError(f"samples={self.samples} must be 0 or more.")
+        check_whole(0, QueryError, samples=self.samples, seed=seed)
         self.generator = torch.Generator().manual_seed(seed)
 
     def __call__(self, batch: int) -> list[Draw | None]:
