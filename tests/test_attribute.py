@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from command import intervae, refused, succeeded
 from intervae.data.base import Dataset
 from intervae.models import Model
+from intervae.models.ct_vae import CTVAE, Explanations
 from intervae.report import write_figures
 from pairs import random_pairs
 
@@ -34,16 +36,98 @@ def write_pictures(data: Dataset, folder: Path) -> list[Path]:
     return paths
 
 
-def test_the_actions_are_listed_with_their_probabilities_the_likeliest_first(data: Dataset, model: Model, tmp_path: Path) -> None:
+def explained(monkeypatch: pytest.MonkeyPatch, action: float, none: float, unrelated: float) -> None:
+    """Make every pair one of two pictures that differ, and be explained so well."""
+    found = Explanations(torch.tensor([[action - 1, action, action - 2, action - 3]]), torch.tensor([none]), torch.tensor([unrelated]))
+    monkeypatch.setattr(CTVAE, "explain", lambda self, before, after: found)
+    monkeypatch.setattr(CTVAE, "codes", lambda self, images: torch.from_numpy(images[:, 0, 0, :16].astype(np.int64)) % 8)
+
+
+def test_the_actions_are_listed_with_their_probabilities_the_likeliest_first(
+    data: Dataset, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model.save(tmp_path / "run")
     pictures = write_pictures(data, tmp_path)
+    explained(monkeypatch, -0.1, -2.0, -1.0)
     rows = json.loads(succeeded(intervae("attribute", tmp_path / "run", *pictures, "--device", "cpu", "--json")).out)
-    expected = dict(zip(data.actions, model.attribute(data.test.images[0], data.test.images[1])[0].tolist(), strict=True))
+    chances_of_all = model.attribute(data.test.images[:1].numpy(), data.test.images[1:2].numpy())[0].tolist()
+    expected = dict(zip(data.actions, chances_of_all, strict=True))
     assert {row["action"]: row["probability"] for row in rows} == pytest.approx(expected, abs=1e-5)
     chances = [row["probability"] for row in rows]
     assert chances == sorted(chances, reverse=True)
+    fits = {row["action"]: row["log_likelihood"] for row in rows}
+    assert fits == pytest.approx(dict(zip(data.actions, (-1.1, -0.1, -2.1, -3.1), strict=True)))
+    assert {(row["log_likelihood_of_no_action"], row["log_likelihood_unrelated"]) for row in rows} == {(-2.0, -1.0)}
     shown = succeeded(intervae("attribute", tmp_path / "run", *pictures, "--device", "cpu")).out.splitlines()
     assert [line.split() for line in shown] == [[row["action"], f"{row['probability']:.3f}"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("fits", "words"),
+    [
+        ((-0.5, -0.2, -1.0), "note: that nothing was done explains the two pictures better than any action"),
+        ((-2.0, -3.0, -1.0), "note: the second picture is likelier as an unrelated one"),
+        ((-2.0, -1.5, -1.0), "note: the second picture is likelier as an unrelated one"),
+    ],
+)
+def test_pictures_that_no_action_explains_are_noted(
+    fits: tuple[float, float, float], words: str, data: Dataset, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.save(tmp_path / "run")
+    explained(monkeypatch, *fits)
+    output = intervae("attribute", tmp_path / "run", *write_pictures(data, tmp_path), "--device", "cpu", "--json")
+    assert output.code == 0
+    assert output.err.startswith(words)
+    assert len(output.err.splitlines()) == 1
+    assert len(json.loads(output.out)) == 4
+
+
+def test_a_picture_and_itself_are_noted(data: Dataset, model: Model, tmp_path: Path) -> None:
+    model.save(tmp_path / "run")
+    before, _ = write_pictures(data, tmp_path)
+    output = intervae("attribute", tmp_path / "run", before, before, "--device", "cpu", "--json")
+    assert output.code == 0
+    assert output.err.startswith("note: the run sees no difference between the two pictures")
+    assert isinstance(model, CTVAE)
+    alone = model.explain(data.test.images[:1], data.test.images[:1])
+    assert json.loads(output.out)[0]["log_likelihood_of_no_action"] == pytest.approx(alone.none.item(), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("mode", "size", "words"),
+    [
+        ("L", (16, 16), ["{file} is grey, and the run's pictures are in colour"]),
+        ("RGBA", (16, 16), ["images: 1 had an alpha channel and were laid on white"]),
+        ("RGB", (64, 32), ["{file} is 64 x 32 (width x height) and is stretched to 16 x 16"]),
+        ("LA", (16, 24), ["images: 1 had an alpha", "{file} is 16 x 24 (width x height) and is stretched", "{file} is grey"]),
+        ("RGB", (64, 64), []),
+        ("RGB", (100, 101), []),  # to the pixel the same
+    ],
+)
+def test_what_reading_a_picture_changes_is_told(
+    mode: str, size: tuple[int, int], words: list[str], data: Dataset, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.save(tmp_path / "run")
+    before, _ = write_pictures(data, tmp_path)
+    explained(monkeypatch, -0.1, -2.0, -1.0)
+    Image.new(mode, size, "teal").save(tmp_path / "other.png")
+    output = intervae("attribute", tmp_path / "run", before, tmp_path / "other.png", "--device", "cpu")
+    lines = output.err.splitlines()
+    assert output.code == 0
+    assert len(lines) == len(words), lines
+    for line, word in zip(lines, words, strict=True):
+        assert line.startswith("note: " + word.format(file=tmp_path / "other.png"))
+
+
+def test_colour_is_told_where_the_run_is_grey_and_there_is_any(
+    make_data: Any, make_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_model("ct-vae", random_pairs(make_data((1, 16, 16)))).save(tmp_path / "run")
+    explained(monkeypatch, -0.1, -2.0, -1.0)
+    Image.new("RGB", (16, 16), (7, 7, 7)).save(tmp_path / "grey.png")
+    Image.new("RGB", (16, 16), "teal").save(tmp_path / "teal.png")
+    output = intervae("attribute", tmp_path / "run", tmp_path / "grey.png", tmp_path / "teal.png", "--device", "cpu")
+    assert [line.partition(" is in colour")[0] for line in output.err.splitlines()] == [f"note: {tmp_path / 'teal.png'}"]
 
 
 def test_a_model_that_knows_no_actions_says_who_does(data: Dataset, make_model: Any, tmp_path: Path) -> None:
@@ -54,6 +138,14 @@ def test_a_model_that_knows_no_actions_says_who_does(data: Dataset, make_model: 
 def test_a_picture_that_is_not_there_is_named(model: Model, tmp_path: Path) -> None:
     model.save(tmp_path / "run")
     refused(intervae("attribute", tmp_path / "run", tmp_path / "no.png", tmp_path / "no.png"), 1, "no.png")
+
+
+@pytest.mark.parametrize(("content", "words"), [(b"", "is an empty file (0 bytes)"), (b"no picture", "cannot be read (not an image")])
+def test_a_broken_picture_is_refused_without_words_on_a_table(content: bytes, words: str, model: Model, tmp_path: Path) -> None:
+    model.save(tmp_path / "run")
+    (tmp_path / "broken.png").write_bytes(content)
+    said = refused(intervae("attribute", tmp_path / "run", *[tmp_path / "broken.png"] * 2), 1, "broken.png", words, "give another file")
+    assert "remove its row" not in said
 
 
 def test_actions_and_their_mechanisms_are_drawn(data: Dataset, model: Model, tmp_path: Path) -> None:

@@ -433,9 +433,13 @@ def test_an_image_from_a_file_gives_what_the_same_image_of_the_data_gives(finish
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
-def test_an_image_of_another_size_is_resized_and_a_grey_one_coloured(finished: Path, tmp_path: Path) -> None:
+def test_an_image_of_another_size_is_resized_and_a_grey_one_coloured_and_that_is_told(finished: Path, tmp_path: Path) -> None:
     Image.fromarray(np.full((40, 30), 90, np.uint8)).save(tmp_path / "grey.png")
-    succeeded(intervae("intervene", finished, "--do", "light=90", "--image", tmp_path / "grey.png", "--out", tmp_path / "strip.svg"))
+    output = intervae("intervene", finished, "--do", "light=90", "--image", tmp_path / "grey.png", "--out", tmp_path / "strip.svg")
+    assert output.code == 0
+    stretched, coloured = output.err.splitlines()
+    assert "is 30 x 40 (width x height) and is stretched to 16 x 16" in stretched
+    assert "is grey, and the run's pictures are in colour" in coloured
     assert ET.parse(tmp_path / "strip.svg").getroot().tag.endswith("svg")
 
 

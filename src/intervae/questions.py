@@ -45,9 +45,7 @@ def intervene(
     after = model.counterfactual(picture, wanted, **more)
     told = isinstance(model, CausalModel) or model.spec.frames is not None  # what changes is told by the variables
     changed = None if told else float((after - model.counterfactual(picture, {}, **more)).abs().mean())
-    notes = _doubts(model, wanted, changed)
-    if notes:
-        err.print("\n".join(f"note: {text}" for text in notes), style="yellow", markup=False, highlight=False)
+    _note(_doubts(model, wanted, changed))
     path = path or (None if as_json else Path("strip.png"))
     if path is not None:
         _draw(path, model, picture, wanted, after, more)
@@ -83,11 +81,35 @@ def _open(run: Path, image: Path | None, index: int, device: str) -> tuple[Any, 
 
 
 def _read(model: Model, *files: Path) -> Any:
-    """Image files as the model sees pictures: (files, C, H, W) of bytes."""
+    """Image files as the model sees pictures: (files, C, H, W) of bytes. What that changes about them is told."""
     from intervae.data.images import read_images
 
-    channels, *size = model.spec.image_shape
-    return read_images(list(files), [str(file) for file in files], size=(size[0], size[1]), channels=channels)[0]
+    channels, height, width = model.spec.image_shape
+    names = [str(file) for file in files]
+    pictures, notes = read_images(list(files), names, size=(height, width), channels=channels, listed=False)
+    for file, name in zip(files, names, strict=True):
+        whole, _ = read_images([file], [name], size=None, channels=None, listed=False)
+        notes += _conversions(name, whole[0], model.spec.image_shape)
+    _note(notes)
+    return pictures
+
+
+def _conversions(name: str, whole: Any, wanted: tuple[int, ...]) -> list[str]:
+    """What is lost or made up where a picture (C, H, W) as it is in its file becomes one of the wanted shape; a mere change of size is not told."""
+    (channels, height, width), notes = wanted, []
+    if abs(whole.shape[1] * width / whole.shape[2] - height) >= 1 and abs(whole.shape[2] * height / whole.shape[1] - width) >= 1:
+        shapes = f"{whole.shape[2]} x {whole.shape[1]} (width x height) and is stretched to {width} x {height}"
+        notes.append(f"{name} is {shapes}, other proportions; crop it to those of the run's pictures.")
+    if len(whole) < channels:
+        notes.append(f"{name} is grey, and the run's pictures are in colour; it is read as colour.")
+    if len(whole) > channels and (whole != whole[:1]).any():
+        notes.append(f"{name} is in colour, and the run's pictures are grey; it is read as grey.")
+    return notes
+
+
+def _note(notes: list[str]) -> None:
+    if notes:
+        err.print("\n".join(f"note: {text}" for text in notes), style="yellow", markup=False, highlight=False)
 
 
 def _doubts(model: Model, do: dict[str, float], changed: float | None) -> list[str]:
@@ -134,11 +156,31 @@ def attribute(
 ) -> None:
     """Tell which action turned one picture into another, with the probability of each."""
     from intervae.models import load
+    from intervae.models.ct_vae import CTVAE
     from intervae.training import choose_device
 
     model = load(run, choose_device(device))
     pictures = _read(model, before, after)
     chances = model.attribute(pictures[:1], pictures[1:])[0].tolist()
-    ranked = sorted(zip(chances, model.spec.actions, strict=True), reverse=True)
-    rows = [{"action": name, "probability": chance if as_json else f"{chance:.3f}"} for chance, name in ranked]
+    assert isinstance(model, CTVAE)  # the only one that answers attribute()
+    found = model.explain(pictures[:1], pictures[1:])
+    alone = {"log_likelihood_of_no_action": found.none.item(), "log_likelihood_unrelated": found.unrelated.item()}
+    same = bool((model.codes(pictures[:1]) == model.codes(pictures[1:])).all())
+    _note(_doubts_of_pair(same, found.actions.max().item(), found.none.item(), found.unrelated.item()))
+    ranked = sorted(zip(chances, model.spec.actions, found.actions[0].tolist(), strict=True), reverse=True)
+    rows = [
+        {"action": name, "probability": chance if as_json else f"{chance:.3f}", "log_likelihood": fit, **alone}  # for each code place
+        for chance, name, fit in ranked
+    ]
     print_rows(rows, ("action", "probability"), as_json)
+
+
+def _doubts_of_pair(same: bool, action: float, none: float, unrelated: float) -> list[str]:
+    """Whether an action is told that may not have been: log-likelihoods of the codes after under the best action, none, and any picture."""
+    if same:
+        return ["the run sees no difference between the two pictures (they have the same codes), so the probabilities say nothing."]
+    if none > max(action, unrelated):
+        return ["that nothing was done explains the two pictures better than any action does; trust the probabilities little."]
+    if unrelated > action:
+        return ["the second picture is likelier as an unrelated one than as what any action makes of the first; trust the probabilities little."]
+    return []

@@ -171,7 +171,7 @@ def test_the_transition_loss_is_a_pure_function(data: Dataset) -> None:
     def one(parameters: Any, buffers: Any) -> Any:
         return functional_call(layer, ({f"model.{k}": v for k, v in parameters.items()}, {f"model.{k}": v for k, v in buffers.items()}), (batch,))
 
-    together = vmap(one, randomness="same")(*stack_module_state(models))
+    together = vmap(one, randomness="same")(*stack_module_state(models))  # type: ignore[arg-type]
     assert together.tolist() == pytest.approx([value.item() for value in separately], rel=1e-3)
 
 

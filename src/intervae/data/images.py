@@ -43,7 +43,7 @@ def as_size(size: object) -> Size | None:
 
 
 def read_images(
-    files: Sequence[File], names: Sequence[str], *, size: Size | None, channels: int | None, crop: Crop | None = None
+    files: Sequence[File], names: Sequence[str], *, size: Size | None, channels: int | None, crop: Crop | None = None, listed: bool = True
 ) -> tuple[np.ndarray, list[str]]:
     """Decode every file.
 
@@ -52,6 +52,7 @@ def read_images(
         names: how errors name them.
         size: (height, width) to resize to; without it the files must agree.
         channels: 1 or 3 to make all grey or all colour; without it grey files stay grey unless some file has colour.
+        listed: they are rows of a table, from which one that cannot be read could be removed.
         crop: which part to keep and resize; it is asked again at the size of a JPEG that is decoded at a fraction of its own. Needs `size`.
 
     Returns:
@@ -59,7 +60,7 @@ def read_images(
     """
 
     def decode(index: int) -> tuple[np.ndarray, str]:
-        return _decode(files[index], names[index], size, channels, crop)
+        return _decode(files[index], names[index], size, channels, crop, "replace it or remove its row" if listed else "give another file")
 
     images = np.zeros((0, 0, 0, 0), np.uint8)
     seen: Counter[str] = Counter()
@@ -91,7 +92,7 @@ def _notes(seen: Counter[str]) -> list[str]:
     return notes
 
 
-def _decode(file: File, name: str, size: Size | None, channels: int | None, crop: Crop | None) -> tuple[np.ndarray, str]:
+def _decode(file: File, name: str, size: Size | None, channels: int | None, crop: Crop | None, advice: str) -> tuple[np.ndarray, str]:
     """One file to (C, H, W) uint8, and what had to be converted."""
     try:
         with Image.open(file if isinstance(file, Path) else io.BytesIO(file()), formats=FORMATS) as image:
@@ -106,11 +107,11 @@ def _decode(file: File, name: str, size: Size | None, channels: int | None, crop
         raise DataError(f"image {name!r} does not fit into memory; make it smaller.") from None
     except Exception as error:  # a decoder may raise nearly anything on a broken file
         if isinstance(file, Path) and file.stat().st_size == 0:
-            raise DataError(f"image {name!r} is an empty file (0 bytes); replace it or remove its row.") from None
+            raise DataError(f"image {name!r} is an empty file (0 bytes); {advice}.") from None
         reason = (
             "not an image of a known format" if isinstance(error, Image.UnidentifiedImageError) else str(error).rstrip(".") or type(error).__name__
         )
-        raise DataError(f"image {name!r} cannot be read ({reason}); replace it or remove its row.") from None
+        raise DataError(f"image {name!r} cannot be read ({reason}); {advice}.") from None
 
 
 def to_pixels(image: Image.Image, size: Size | None = None, channels: int | None = None, crop: Crop | None = None) -> tuple[np.ndarray, str]:
