@@ -35,6 +35,7 @@ def test_one_command_writes_the_numbers_and_the_page_made_from_them(tmp_path: Pa
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         monkeypatch.setenv(name, "1")  # which the script sets too; put back afterwards
+    monkeypatch.syspath_prepend(SCRIPT.parent)  # as it is when the script is run
     spec = importlib.util.spec_from_file_location("discovery_benchmark", SCRIPT)
     assert spec is not None
     assert spec.loader is not None

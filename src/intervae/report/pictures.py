@@ -21,6 +21,7 @@ from intervae.models.heat_maps import has_heat_maps, heat_map, link
 
 SHOWN = 8  # images in a picture
 SHOWN_CLIPS = 4
+NEARLY, CANDIDATES = 0.85, 512  # of the most steps that lead on from a picture, and pictures that are looked at
 TIMES = 6  # that an action is repeated in a picture
 MECHANISM_IMAGES = 64  # over which masks and graphs are averaged
 
@@ -110,14 +111,17 @@ def action_rows(model: CTVAE, data: Dataset) -> list[figures.ClipRow]:
 def _start(data: Dataset, actions: tuple[str, ...]) -> tuple[int, list[int]]:
     """The row of a test picture and how often each action can be repeated from it, TIMES at most; where no grid tells, any row and TIMES.
 
-    From the row chosen most steps lead on; the t-th of an action counts 1/t, so that few actions are left out for the sake of others.
+    From the row chosen most steps lead on, or nearly so, the t-th of an action counting 1/t, so that few actions are left out for the sake of
+    others; and of such rows it has the strongest contrast, as a green thing on green shows little.
     """
     near = _grid(data, actions)
     if near is None:
         return int(_spread(len(data.test), MECHANISM_IMAGES).median()), [TIMES] * len(actions)
     rows = torch.arange(len(data.test))
     there = torch.stack([(near.after("test", rows, a, TIMES) >= 0).cumprod(1) for a in range(len(actions))], dim=1)  # (N, actions, times)
-    chosen = int((there / torch.arange(1, TIMES + 1)).sum((1, 2)).argmax())
+    worth = (there / torch.arange(1, TIMES + 1)).sum((1, 2))
+    best = (worth >= NEARLY * worth.max()).nonzero()[:CANDIDATES, 0]
+    chosen = int(best[data.test[best].images.cpu().float().std((2, 3)).mean(1).argmax()])
     return chosen, there[chosen].sum(1).tolist()
 
 
