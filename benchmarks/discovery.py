@@ -4,7 +4,7 @@ python benchmarks/discovery.py                       # linear d = 20 and 50, net
 python benchmarks/discovery.py --only linear         # the tables with this in their name
 python benchmarks/discovery.py --ours                # without the peers
 python benchmarks/discovery.py --seeds 5 --ours      # tables of the same family that were made here, with other seeds
-python benchmarks/discovery.py --out results/benchmarks/discovery    # also write discovery.json and the page discovery.md there
+python benchmarks/discovery.py --out benchmarks/results/discovery    # also write discovery.json and the page discovery.md there
 
 INTERVAE_ORACLES names the folder that holds graphs/*.npz (X and the true B); without it, tables are made here. The peers are looked for in this
 interpreter: make a virtual environment of its own for them (`pip install -e . dagma gcastle causal-learn`) and run this file with its Python.

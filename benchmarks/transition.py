@@ -1,7 +1,7 @@
 """Seconds and memory of a training step of the causal transition layer, one CPU thread, beside what the authors' code takes.
 
     python benchmarks/transition.py
-    python benchmarks/transition.py --out results/benchmarks/transition    # also write transition.json and the page transition.md there
+    python benchmarks/transition.py --out benchmarks/results/transition    # also write transition.json and the page transition.md there
 
 Sizes as in the authors' configuration: 64 places (one codebook of 64 codes on an 8 x 8 grid), 12 actions, batch 16; then four codebooks, 256 places.
 The authors' code, measured on one CPU thread of a like machine: action mode 4.8 CPU-seconds at batch 16; causal mode 6.8 CPU-seconds and 5.4 GB at
