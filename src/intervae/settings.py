@@ -8,9 +8,10 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from numbers import Integral
 from typing import Any, Literal, TypeVar
 
-from intervae.errors import UsageError, unknown
+from intervae.errors import IntervaeError, UsageError, unknown
 
 T = TypeVar("T")
 
@@ -41,6 +42,20 @@ def at_least(settings: Any, **smallest: float) -> None:
     for name, least in smallest.items():
         if getattr(settings, name) < least:
             raise UsageError(f"{name}={getattr(settings, name)} must be {least} or more.")
+
+
+def check_flags(**given: Any) -> None:
+    """Refuse what is neither True nor False."""
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise UsageError(f"{name}={value!r} must be true or false.")
+
+
+def check_whole(least: int, error: type[IntervaeError] = UsageError, /, **given: Any) -> None:
+    """Refuse what is no whole number, or one below the least."""
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+            raise error(f"{name}={value!r} must be a whole number, {least} or more.")
 
 
 def parse_settings(texts: Iterable[str], option: str = "--set") -> dict[str, str]:

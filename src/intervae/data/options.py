@@ -1,24 +1,12 @@
-"""Checks of options that people give to data sets, each refused in one sentence."""
+"""Options that people give to data sets: fractions of splits and lists of names, each refused in one sentence where it is neither."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
-from intervae.errors import IntervaeError, UsageError
-
-
-def check_flags(**given: Any) -> None:
-    for name, value in given.items():
-        if not isinstance(value, bool):
-            raise UsageError(f"{name}={value!r} must be true or false.")
-
-
-def check_whole(least: int, error: type[IntervaeError] = UsageError, /, **given: Any) -> None:
-    for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise error(f"{name}={value!r} must be a whole number, {least} or more.")
+from intervae.errors import UsageError
 
 
 def check_fractions(**given: Any) -> dict[str, float]:

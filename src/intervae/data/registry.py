@@ -16,9 +16,10 @@ from intervae.data.base import Dataset
 from intervae.data.columns import check_variables
 from intervae.data.folder import load_folder
 from intervae.data.images import as_size
-from intervae.data.options import check_fractions, check_whole, read_names
+from intervae.data.options import check_fractions, read_names
 from intervae.data.transitions import FRACTIONS, transition_options, with_transitions
 from intervae.errors import DataError, UsageError, unknown
+from intervae.settings import check_whole
 
 ACCEPTED = "a folder of images with or without a labels.csv, an .npz or .h5 file, or a torch Dataset of (image, labels)"
 USUAL = {"validation": 0.1, "test": 0.2}  # fractions of the splits; with transitions they are FRACTIONS

@@ -25,9 +25,9 @@ import torch
 from torch import Tensor
 
 from intervae.data.base import CHUNK, Batch, Dataset, Split, split_rows
-from intervae.data.options import check_flags, check_fractions, check_whole, read_names
+from intervae.data.options import check_fractions, read_names
 from intervae.errors import DataError, UsageError, unknown
-from intervae.settings import parse_settings, plain_value
+from intervae.settings import check_flags, check_whole, parse_settings, plain_value
 
 LARGEST_KEY = 2**62
 FEWEST_IN_A_CIRCLE = 3  # values; of two the steps up and down would be the same

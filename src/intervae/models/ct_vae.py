@@ -20,14 +20,13 @@ from torch.nn import functional
 
 from intervae.causal.transition import NONE, CausalTransition, Draw
 from intervae.data.base import Batch, Dataset, Split
-from intervae.data.options import check_whole
 from intervae.data.transitions import TransitionSplit
 from intervae.errors import DataError, QueryError, UsageError, unknown
 from intervae.models.base import QUERY_BATCH, in_batches
 from intervae.models.mcq_vae import MCQVAE, MCQVAESettings
 from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.likelihood import negative_log_likelihood
-from intervae.settings import at_least
+from intervae.settings import at_least, check_whole
 
 RARE = 0.01  # share of any picture's codes that may be any code, where training pictures never had it there
 HELP = "load it with transitions=True (--data-option transitions=true), or pass it through with_transitions()"

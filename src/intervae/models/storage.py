@@ -165,7 +165,8 @@ def model_card(model: Model, config: dict[str, Any]) -> str:
     if answers(type(model), "act"):
         lines += ["", "Actions: " + ", ".join(f"`{action}`" for action in model.spec.actions) + "."]
     try:
-        edges = [f"`{a}` {'--' if (a, b) in model.undirected_edges else '->'} `{b}` ({w:.2f})" for a, b, w in model.graph.edges]
+        loose = model.undirected_edges
+        edges = [f"`{a}` {'--' if (a, b) in loose else '->'} `{b}` ({w:.2f})" for a, b, w in model.graph.edges]
         lines += ["", "Graph: " + (", ".join(edges) or "no edges") + "."]
     except QueryError:
         pass
