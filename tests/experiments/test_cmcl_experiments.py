@@ -173,7 +173,7 @@ def test_a_training_is_shared_by_every_table_that_has_it() -> None:
             training = job.of if isinstance(job, Learned) else job
             assert by_key.setdefault(training.key, training) == training  # else the numbers of one would be refused by the other
     assert {job.key for job in TRAININGS.jobs} == by_key.keys()
-    assert len(TRAININGS.jobs) == 7 * 5 + 2 * 5 + 2 + 1 + 4 + 4
+    assert len(TRAININGS.jobs) == 7 * 5 + 2 * 5 + 2 + 1 + 5 + 4
     for job in TRAININGS.jobs:
         nodes = job.options["graph"].partition("/")
         assert job.settings["latents"] == (int(nodes[2]) - int(nodes[0]) if nodes[1] else 5)
