@@ -166,6 +166,16 @@ def test_the_quick_form_on_drawings_leaves_numbers_page_and_picture(tmp_path: Pa
     assert "heat_map_energy" in (tmp_path / "cmcl-xray-quick.md").read_text(encoding="utf-8")
 
 
+def test_no_picture_of_a_patient_leaves_the_runs(tmp_path: Path) -> None:
+    assert CMCL_XRAY.gather is not None
+    folders = {job.variant: tmp_path / job.variant for job in CMCL_XRAY.jobs}
+    for folder in folders.values():
+        (folder / "figures").mkdir(parents=True)
+        (folder / "figures" / "ill.png").write_bytes(b"a picture")
+    CMCL_XRAY.gather(folders, tmp_path / "cmcl-xray")
+    assert {path.name for path in tmp_path.glob("*.png")} == {"cmcl-xray-causal.png", "cmcl-xray-anti-causal.png"}
+
+
 def test_every_seed_has_pictures_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[Dataset] = []
 

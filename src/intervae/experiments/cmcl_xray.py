@@ -129,8 +129,9 @@ def draw(model: CrossModalQueries, data: Dataset, found: Link, block: int, path:
 
 
 def gather(folders: Mapping[str, Path], stem: Path) -> None:
+    """The pictures that the page shows, from the run of each job; none of patients, whose licences differ from picture to picture."""
     for variant, folder in folders.items():
-        if (folder / "figures" / "ill.png").is_file():
+        if variant in PICTURES and (folder / "figures" / "ill.png").is_file():
             shutil.copyfile(folder / "figures" / "ill.png", stem.with_name(f"{stem.name}-{variant.replace(' ', '-')}.png"))
 
 
@@ -147,9 +148,17 @@ SETTINGS: dict[str, Any] = {
     "learning_rate": 2e-3,
     "epochs": 100,
 }
-_COLUMNS = ("column_causes", "latent_causes", "link_accuracy", "majority_accuracy", "link_balanced_accuracy", "link_auc", "mask_share")
-_REST = (
+_COLUMNS = (
+    "column_causes",
+    "latent_causes",
+    "link_accuracy",
+    "majority_accuracy",
+    "link_balanced_accuracy",
+    "link_auc",
     "heat_map_energy",
+    "mask_share",
+)
+_REST = (
     "heat_map_iou",
     "block",
     "opacity_correlation",
@@ -159,7 +168,8 @@ _REST = (
     "test_pictures",
     "train_seconds",
 )
-_STAND_IN = (("causal", {"direction": "causal"}), ("anti-causal", {"direction": "anti-causal"}))
+PICTURES = ("causal", "anti-causal")  # also the names of the jobs that draw them
+_STAND_IN = tuple((direction, {"direction": direction}) for direction in PICTURES)
 
 CMCL_XRAY = Experiment(
     "cmcl-xray",
@@ -181,8 +191,9 @@ CMCL_XRAY = Experiment(
     "`mask_share` the mask's share of the picture, which an even map scores. `last block` is Grad-CAM++ of the last block, the paper's; `best "
     "block` Grad-CAM++ of the block that is best on validation pictures; `reference` is not Grad-CAM++ but what each place adds beyond training "
     "pictures without the disease, at the block that is best on validation pictures (docs/cmcl-pictures.md). In the real pictures most COVID cases "
-    "come from few hospitals, so that a latent that tells them may tell the hospital.",
-    pictures=("causal", "covid"),
+    "come from few hospitals, so that a latent that tells them may tell the hospital; the maps over them are in `figures/ill.png` of the runs and "
+    "not here, as each picture has a licence of its own.",
+    pictures=PICTURES,
     gather=gather,
     quick=(Chests("xray-like", "cmcl", {"size": 16, "samples": 120}, {**SETTINGS, "channels": (4, 8), "epochs": 2}, "causal"),),
 )
