@@ -283,6 +283,7 @@ def reproduce(
     shard: Annotated[str, typer.Option(help="Run the k-th of n equal parts, for a later table: 2/4.", show_default=False)] = "",
     together: Annotated[int | None, typer.Option(min=1, help="Runs at once.", show_default="8 on a GPU, else 1")] = None,
     table: Annotated[bool, typer.Option("--table", help="Run nothing: only write page and figure again from NAME.json.")] = False,
+    finished: Annotated[bool, typer.Option("--finished", help="Run nothing: a table of the runs that are there.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A short form on one seed, a few minutes on a CPU, as NAME-quick.")] = False,
 ) -> None:
     """Run an experiment and print its table beside the paper's numbers."""
@@ -294,7 +295,7 @@ def reproduce(
     if table:
         write_table(known, results)
     else:
-        how = {"only": only, "shard": commands.parse_shard(shard), "together": together, "overwrite": overwrite, "quick": quick}
+        how = {"only": only, "shard": commands.parse_shard(shard), "together": together, "overwrite": overwrite, "quick": quick, "finished": finished}
         run_by_name(experiment, seeds=seeds, device=device, runs=runs, results=results, tell=say, **how)
         if only or shard:
             return say(f"the numbers are in {runs / known.name}; without --{'only' if only else 'shard'} the table is made")

@@ -169,6 +169,7 @@ def reproduce(
     together: int | None = None,
     command: str = "",
     quick: bool = False,
+    finished: bool = False,
     tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Run every job on every seed, skipping what `runs` already holds, and write `results`/NAME.json, NAME.md and NAME.png.
@@ -181,6 +182,7 @@ def reproduce(
         shard: (k, n) runs every n-th job and seed from the k-th on, and writes no table either: the same for a grid of jobs like each other.
         together: runs at once, on streams of their own; without it, TOGETHER on a GPU and 1 elsewhere.
         quick: run the quick form, and write NAME-quick.*.
+        finished: run nothing; the table is of what `runs` holds, and names what is missing.
         tell: called with a line after each job and seed.
 
     Returns:
@@ -209,9 +211,18 @@ def reproduce(
     workers = together if together is not None else TOGETHER if where.startswith("cuda") else 1
     todo = [(job, seed) for job, own in zip(jobs, counts, strict=True) for seed in range(own)][shard[0] - 1 :: shard[1]]
     folders = [Path(runs) / (experiment.runs or experiment.name) / f"{job.key}-{seed}" for job, seed in todo]
-    missing = [job for (job, seed), folder in zip(todo, folders, strict=True) if _kept(job, seed, folder) is None]
-    for job in missing:  # what cannot be run is refused before anything is
-        job.check()
+    there = [_kept(job, seed, folder) is not None for (job, seed), folder in zip(todo, folders, strict=True)]
+    missing = [job for (job, _), done in zip(todo, there, strict=True) if not done]
+    left_out = [folder.name for folder, done in zip(folders, there, strict=True) if not done] if finished else []
+    if finished:
+        todo, folders = ([one for one, done in zip(every, there, strict=True) if done] for every in (todo, folders))
+        if not todo:
+            raise RunError(
+                f"{Path(runs) / (experiment.runs or experiment.name)} holds no finished run of {experiment.name}; run it without --finished."
+            )
+    else:
+        for job in missing:  # what cannot be run is refused before anything is
+            job.check()
     tasks = [functools.partial(_once, job, seed, where, folder) for (job, seed), folder in zip(todo, folders, strict=True)]
     found: dict[int, dict[str, Any]] = {}
     failed: list[Exception] = []
@@ -246,6 +257,7 @@ def reproduce(
         **{key: ", ".join(values) for key, values in made.items()},
         "versions": _versions(found.values()),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        **({"missing": left_out} if left_out else {}),
         "rows": rows,
     }
     write_json(Path(results) / f"{experiment.name}.json", document)

@@ -155,10 +155,10 @@ _COLUMNS = (
     "majority_accuracy",
     "link_balanced_accuracy",
     "link_auc",
-    "heat_map_energy",
     "mask_share",
 )
 _REST = (
+    "heat_map_energy",
     "heat_map_iou",
     "block",
     "opacity_correlation",

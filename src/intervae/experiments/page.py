@@ -47,6 +47,8 @@ def markdown(experiment: Experiment, document: Mapping[str, Any], pictures: Sequ
                 f"{row['mean']:.4g} ± {_spread(row['std'], 2)} | {spread} | {paper} |"
             )
     seeds = " or ".join(str(count) for count in sorted({len(row["per_seed"]) for row in document["rows"]}))
+    if document.get("missing"):
+        lines += ["", f"Not run yet: {', '.join(document['missing'])}."]
     lines += ["", f"{seeds} seeds, none dropped; {document['hardware']}, revision {document['revision']}, {document['date']}. Made by:", ""]
     return "\n".join([*lines, "```", document["command"], "```", ""])
 
