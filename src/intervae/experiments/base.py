@@ -156,6 +156,14 @@ class Experiment:
         return replace(self, name=f"{self.name}-quick", title=title, jobs=jobs, seeds=1, quick=(), runs=runs)
 
 
+def copy_pictures(figure: str, pictures: Sequence[str], folders: Mapping[str, Path], stem: Path) -> None:
+    """A `gather` (with functools.partial): `figure` of each run whose variant, words joined by -, is among `pictures` becomes NAME-PICTURE.png."""
+    for variant, folder in folders.items():
+        picture, made = variant.replace(" ", "-"), folder / "figures" / figure
+        if picture in pictures and made.is_file():
+            shutil.copyfile(made, stem.with_name(f"{stem.name}-{picture}.png"))
+
+
 def reproduce(
     experiment: Experiment,
     *,
@@ -215,7 +223,8 @@ def reproduce(
     missing = [job for (job, _), done in zip(todo, there, strict=True) if not done]
     left_out = [folder.name for folder, done in zip(folders, there, strict=True) if not done] if finished else []
     if finished:
-        todo, folders = ([one for one, done in zip(every, there, strict=True) if done] for every in (todo, folders))
+        todo = [one for one, done in zip(todo, there, strict=True) if done]
+        folders = [folder for folder, done in zip(folders, there, strict=True) if done]
         if not todo:
             raise RunError(
                 f"{Path(runs) / (experiment.runs or experiment.name)} holds no finished run of {experiment.name}; run it without --finished."

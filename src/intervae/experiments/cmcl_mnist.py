@@ -5,9 +5,8 @@ intervae reproduce cmcl-mnist [--only shift] [--quick]
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from scipy.stats import spearmanr
 from intervae import figures
 from intervae.data.base import Dataset
 from intervae.data.simulators.moved_digits import DIGITS, MovedDigits
-from intervae.experiments.base import Experiment, Numbers, Train
+from intervae.experiments.base import Experiment, Numbers, Train, copy_pictures
 from intervae.models.base import ask
 from intervae.models.cmcl_directions import margin
 from intervae.models.cmcl_queries import CrossModalQueries
@@ -133,13 +132,8 @@ def draw_digits(model: CrossModalQueries, data: Dataset, path: Path) -> None:
     figures.clip_rows(path, rows, heads=["picture", *(f"{v:.1f}" for v in values)], title=title)
 
 
-def gather(folders: Mapping[str, Path], stem: Path) -> None:
-    for variant, folder in folders.items():
-        if (folder / "figures" / "do.png").is_file():
-            shutil.copyfile(folder / "figures" / "do.png", stem.with_name(f"{stem.name}-{variant.replace(' ', '-')}.png"))
-
-
 # ---- the table ------------------------------------------------------------------------------------------------------
+PICTURES = ("angle", "offset", "offset-bent")
 SETTINGS: dict[str, Any] = {
     "latents": 2,  # one for each column: a third is not needed, as there is one picture of each digit
     "network": "mlp",
@@ -183,7 +177,7 @@ CMCL_MNIST = Experiment(
     "uniform, and by its density alone a uniform column counts as a cause; `direction_margin_shuffled` is the margin (nats) against a latent whose "
     "rows were exchanged, so that only what `direction_margin` has beyond it speaks of the pair. "
     "The settings were found on smaller pictures (16 x 16) of the first of each digit.",
-    pictures=("angle", "offset", "offset-bent"),
-    gather=gather,
+    pictures=PICTURES,
+    gather=partial(copy_pictures, "do.png", PICTURES),
     quick=_jobs({"size": 16, "samples": 200}, {**SETTINGS, "epochs": 2}),
 )

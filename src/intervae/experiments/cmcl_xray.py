@@ -5,9 +5,8 @@ intervae reproduce cmcl-xray [--only xray-like] [--quick]    (the real pictures 
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from intervae import figures
 from intervae.data.base import Dataset, Split
-from intervae.experiments.base import Experiment, Numbers, Train
+from intervae.experiments.base import Experiment, Numbers, Train, copy_pictures
 from intervae.metrics import heat_map_energy, heat_map_iou
 from intervae.models.base import ask
 from intervae.models.cmcl_queries import CrossModalQueries
@@ -128,13 +127,6 @@ def draw(model: CrossModalQueries, data: Dataset, found: Link, block: int, path:
     figures.heat_maps(path, rows, title=f"Test pictures with {found.column}")
 
 
-def gather(folders: Mapping[str, Path], stem: Path) -> None:
-    """The pictures that the page shows, from the run of each job; none of patients, whose licences differ from picture to picture."""
-    for variant, folder in folders.items():
-        if variant in PICTURES and (folder / "figures" / "ill.png").is_file():
-            shutil.copyfile(folder / "figures" / "ill.png", stem.with_name(f"{stem.name}-{variant.replace(' ', '-')}.png"))
-
-
 # ---- the table ------------------------------------------------------------------------------------------------------
 SETTINGS: dict[str, Any] = {
     "latents": 10,
@@ -168,7 +160,7 @@ _REST = (
     "test_pictures",
     "train_seconds",
 )
-PICTURES = ("causal", "anti-causal")  # also the names of the jobs that draw them
+PICTURES = ("causal", "anti-causal")  # on the page: none of patients, whose licences differ from picture to picture
 _STAND_IN = tuple((direction, {"direction": direction}) for direction in PICTURES)
 
 CMCL_XRAY = Experiment(
@@ -194,6 +186,6 @@ CMCL_XRAY = Experiment(
     "come from few hospitals, so that a latent that tells them may tell the hospital; the maps over them are in `figures/ill.png` of the runs and "
     "not here, as each picture has a licence of its own.",
     pictures=PICTURES,
-    gather=gather,
+    gather=partial(copy_pictures, "ill.png", PICTURES),
     quick=(Chests("xray-like", "cmcl", {"size": 16, "samples": 120}, {**SETTINGS, "channels": (4, 8), "epochs": 2}, "causal"),),
 )

@@ -80,4 +80,4 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _spread(value: float, digits: int) -> str:
-    return f"{value:.{digits}g}" if value < 10**digits else f"{value:.0f}"
+    return f"{value:.{digits}g}" if value < 10**digits - 0.5 else f"{value:.0f}"
