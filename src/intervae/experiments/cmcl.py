@@ -210,8 +210,9 @@ SECONDS = ("reconstruction_mse", "train_seconds")
 WORLDS = f"""Worlds of `cross-modal` with monotone pictures of {DATA["size"]} x {DATA["size"]}, {DATA["samples"]} rows (a fifth of them for the test,
 a tenth of the rest for validation), "n/t" having n columns u, n edges and t nodes in all; mechanisms whose signal has a standard deviation below
 {DATA["weakest"]:g} (the noise has 1) are drawn anew. Every seed is a world of its own: graph, mechanisms, places, rows and training of seeds 0, 1,
-... are drawn with 100, 101, ...; the settings were found on other worlds (docs/notes/2026-11-15-cmcl.md). All models have as many latents as the
-world, a {PIXELS["likelihood"]} likelihood of scale {PIXELS["scale"]:g}, {PIXELS["epochs"]} epochs in batches of {PIXELS["batch_size"]}; latents are
+... are drawn with 100, 101, ...; the settings were found on other worlds, but for SiLU and the start of the weights: they cure an encoder that
+died on seed 0 of 20/40 (docs/notes/2026-11-15-cmcl.md). All models have as many latents as the world,
+a {PIXELS["likelihood"]} likelihood of scale {PIXELS["scale"]:g}, {PIXELS["epochs"]} epochs in batches of {PIXELS["batch_size"]}; latents are
 read off the pictures alone (`encode(images)`, which iVAE and CMCL are trained to do by not seeing u in half of the samples). CMCL has its pairs
 of convolutions, the others strided ones of as many channels and a dense layer besides, and their default learning rate of 0.001 along a cosine
 (CMCL's is {CMCL["learning_rate"]:g}). CMCL's settings were tuned, those of the others are usual ones:
