@@ -14,6 +14,7 @@ from PIL import Image
 from command import cell, few, intervae, refused, succeeded
 from intervae.causal.graph import CausalGraph
 from intervae.data import load_data
+from intervae.data.columns import decide_columns
 from intervae.errors import DataError
 from intervae.models import create, load
 from intervae.report.doubts import column_dependences, doubts
@@ -102,8 +103,13 @@ REFUSED: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     "two rows for one image": (cell(5, 0, "00.png"), ("labels.csv, line 5", "already stands on line 2")),
     "an empty file": (lambda f: (f / "labels.csv").write_bytes(b""), ("nothing in it",)),
     "a header alone": (few(0), ("a header but no rows",)),
-    "a single row": (few(1), ("labels.csv has a single row", "hundreds")),
-    "two rows": (few(2), ("2 samples leave none for",)),
+    "a single row": (few(1), ("labels.csv has a single row with an image and 79 images without a row", "4 rows are the least", "hundreds")),
+    "three rows": (few(3), ("labels.csv has 3 rows with an image each and 77 images without a row", "4 rows are the least", "add rows")),
+    "three rows, all alike": (lambda f: [column("site", lambda i: "A")(f), few(3)(f)], ("labels.csv has 3 rows", "4 rows are the least")),
+    "a single row to train on": (
+        column("split", lambda i: "train" if i == 0 else "validation" if i < 9 else "test"),
+        ("80 samples leave a single one for the training split",),
+    ),
     "fewer rows than a batch": (few(9), ("fewer than one batch of 8", "batch_size=")),
     "no table": (lambda f: (f / "labels.csv").unlink(), ("cmcl learns from labels, but this data has none",)),
     "names alone": (without_table_columns, ("cmcl learns from labels, but this data has none",)),
@@ -158,11 +164,7 @@ TAKEN: dict[str, tuple[Spoil, tuple[str, ...], tuple[str, ...]]] = {  # what is 
         ("column 'site': text with 3 values", "column 'place': text with 3 values"),
         ("level", "width", "site", "place"),
     ),
-    "a column that nearly follows another": (
-        near,
-        (),
-        ("level", "width", "near"),
-    ),
+    "a column that nearly follows another": (near, ("columns: 'near' follows from 'level' (linear, R^2 above 0.999)",), ("level", "width", "near")),
     "markup in a name": (column('"<b>&""c"""', numbers), ("column '<b>&\"c\"': numbers",), ("level", "width", '<b>&"c"')),
     "only categories": (
         lambda f: write(f, ["file,site", *(f"{line.partition(',')[0]},{'abc'[i % 3]}" for i, line in enumerate(lines_of(f)[1:]))]),
@@ -201,6 +203,69 @@ def test_a_value_that_only_the_test_split_has_is_refused_where_training_cannot_k
     rows = [f"{line},{'test' if i >= 60 else 'validation' if i >= 50 else 'train'},{0 if i < 60 else i}" for i, line in enumerate(lines[1:])]
     write(folder, [f"{lines[0]},split,late", *rows])
     refused(intervae(*TRAIN, "--data", folder, "--out", tmp_path / "run"), 1, "'late' is constant", "in the training split", "leave it out")
+
+
+@pytest.mark.parametrize("case", ["three rows", "constant where rows are few"])
+def test_images_without_rows_are_told_before_what_follows_from_them(case: str, folder: Path, tmp_path: Path) -> None:
+    rows = {"three rows": 3, "constant where rows are few": 6}[case]
+    few(rows)(folder)
+    if rows > 3:
+        column("site", lambda i: "A")(folder)
+    done = intervae(*TRAIN, "--data", folder, "--out", tmp_path / "run")
+    refused(done, 1, "4 rows are the least" if rows == 3 else "column 'site' is 'A' in every row")
+    assert done.out == f"note: images: {80 - rows} not in labels.csv and ignored, such as '0{rows}.png'\n"
+
+
+def test_a_thousand_categories_take_no_more_than_a_line(folder: Path, tmp_path: Path) -> None:
+    many(folder, 1000, 2000)
+    done = intervae(*TRAIN, "--data", folder, "--out", tmp_path / "run")
+    refused(done, 1, "1000 categories")
+    assert "... (1000 in all)" in done.out
+    assert len(done.out.splitlines()) < 12
+    assert max(map(len, done.out.splitlines())) < 300
+
+
+def follow(labels: dict[str, Any], **options: Any) -> list[tuple[str, ...]]:
+    """Which columns are said to follow from which: the names in the notes of an array."""
+    n = len(next(iter(labels.values())))
+    table = decide_columns({k: np.asarray(v) for k, v in labels.items()}, rows=n, where=str, **options)
+    told = [note.partition("(linear")[0] for note in table.notes if note.startswith("columns: ")]
+    return [tuple(note.split("'")[1::2]) for note in told]
+
+
+def test_columns_that_rounding_alone_tells_apart_are_told_once_each() -> None:
+    rng = np.random.default_rng(0)
+    x, y, z = 10 * rng.normal(size=(3, 200))
+    celsius = x.round(1)
+    fahrenheit = (1.8 * x + 32).round(1)
+    assert follow({"c": celsius, "y": y, "f": fahrenheit}) == [("f", "c")]
+    assert follow({"x": x, "double": np.round(2 * x + 1)}) == [("double", "x")]
+    assert follow({"x": x, "double": 2 * x + 1}) == [("double", "x")]  # those that cmcl refuses, for models that take them
+    assert follow({"sum": (x + y).round(1), "x": x, "z": z, "y": y}) == [("y", "sum", "x")]
+    assert follow({"c": celsius, "f": fahrenheit, "k": (x + 273.15).round(1), "y": y, "twice": (2 * y).round(1)}) == [
+        ("f", "c"),
+        ("k", "f"),
+        ("twice", "y"),
+    ]
+    assert follow({"small": 0.1 * y, "x": x, "sum": x + 0.1 * y + 0.01 * z}) == [("sum", "small", "x")]
+    assert follow({"c": celsius, "f": fahrenheit}, variables=["c"]) == []
+
+
+def test_what_is_no_line_or_little_data_is_not_told_to_follow() -> None:
+    rng = np.random.default_rng(0)
+    x, y = 10 * rng.normal(size=(2, 200))
+    assert follow({"x": x, "near": x + 0.5 * y, "cube": x**3, "sign": x > 0}) == []
+    assert follow({"x": x, "copy": x.round().astype(int)}, kinds={"copy": "categorical"}) == []  # its codes are no quantity
+    assert follow({"x": x, "tiny": 1e-200 * y}) == []
+    assert follow({f"u{i}": column for i, column in enumerate(rng.normal(size=(20, 21)))}) == []  # anything explains anything
+
+
+@pytest.mark.parametrize("name", ["pendulum", "flow", "cross-modal", "xray-like"])
+def test_simulators_have_no_column_that_follows(name: str) -> None:
+    """Their effects are noisy or curved; and what is simulated passes no such test."""
+    data = load_data(name, samples=300)
+    assert follow(dict(zip(data.names, data.train.labels.double().numpy().T, strict=True))) == []
+    assert not any(note.startswith("columns: ") for note in data.notes)
 
 
 def test_leaving_the_column_out_is_the_way_on(folder: Path, tmp_path: Path) -> None:

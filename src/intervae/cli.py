@@ -20,7 +20,7 @@ from rich.markup import escape
 import intervae
 from intervae import commands, listing, questions
 from intervae.commands import AsJson, Device, Run
-from intervae.errors import IntervaeError, UsageError, unknown
+from intervae.errors import DataError, IntervaeError, UsageError, unknown
 from intervae.listing import err, out, print_page, print_rows, say
 
 if TYPE_CHECKING:
@@ -211,7 +211,11 @@ def _load_data(data: str, size: int | None, variables: str | None, kinds: list[s
         if key in ("size", "variables", "kinds", "group"):
             raise UsageError(f"--data-option {key}=... has an option of its own: {'--kind' if key == 'kinds' else '--' + key}.")
     chosen = [name.strip() for name in variables.split(",")] if variables else None
-    return load_data(data, size=size, variables=chosen, kinds=parse_settings(kinds or [], "--kind") or None, group=group, **more)
+    try:
+        return load_data(data, size=size, variables=chosen, kinds=parse_settings(kinds or [], "--kind") or None, group=group, **more)
+    except DataError as error:
+        listing.print_notes(getattr(error, "__notes__", ()))  # what was ignored before it went wrong
+        raise
 
 
 def _given_graph(graph: str, data: Dataset) -> Any:

@@ -7,6 +7,7 @@ import json
 import re
 import types
 import typing
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 out = Console(soft_wrap=True)
 err = Console(stderr=True, soft_wrap=True)
 Row = dict[str, Any]
+MOST_SHOWN = 12  # categories of a variable
 # What settings mean that models share; a model's own have their meaning beside them, as the comment of their line.
 SHARED = {
     "network": "convolutions, or the CausalVAE authors' fully connected layers",
@@ -170,16 +172,23 @@ def _type(hint: Any) -> str:
 # ---- tables ---------------------------------------------------------------------------------------------------------
 def print_data(data: Dataset) -> None:
     """What was made of the data: its size, its variables, and what a person should know."""
+    from intervae.data.columns import listed
+
     say(str(data))
     grid = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("variable", "kind", "range"):
         grid.add_column(column)
     for v in data.variables:
-        values = ", ".join(v.categories) if v.categories else f"{v.low:.4g} to {v.high:.4g} {v.unit}".strip()
+        values = listed(v.categories, MOST_SHOWN) if v.categories else f"{v.low:.4g} to {v.high:.4g} {v.unit}".strip()
         grid.add_row(Text(v.name), v.kind, Text(values))
     if data.variables:
         out.print(grid)
-    for note in data.notes:
+    print_notes(data.notes)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """What a person should know of how data were read, one line each."""
+    for note in notes:
         say(f"note: {note}", "yellow")
 
 

@@ -353,7 +353,7 @@ def test_the_same_seed_gives_the_same_split_and_another_seed_another(folder):
 
 def test_too_few_images_for_the_splits_are_refused(folder):
     write_rows(folder, [["file", "number"], ["0.png", 1], ["1.png", 2]])
-    with pytest.raises(DataError, match="2 samples leave none for the training split; give more data"):
+    with pytest.raises(DataError, match=r"labels.csv has 2 rows with an image each and 18 images without a row, but 4 rows are the least"):
         load_data(folder)
 
 

@@ -47,7 +47,8 @@ class Variable:
         low, high = float(values.min()), float(values.max())
         if low == high:
             raise DataError(
-                f"variable {self.name!r} is constant (always {low:g}) in the training split, so nothing can be learned of it; leave it out."
+                f"variable {self.name!r} is constant (always {low:g}) in the training split of {len(values)}, so nothing can be learned of it; "
+                "leave it out."
             )
         return replace(self, mean=float(values.mean()), std=float(values.std()), low=low, high=high)
 
@@ -309,6 +310,8 @@ def build_dataset(
         row, column = np.argwhere(~np.isfinite(table))[0]
         raise DataError(f"{name}: label {names[column]!r} of sample {row} is {table[row, column]}; every label must be a finite number.")
     rows = split_rows(len(pixels), validation=validation, test=test, seed=seed, groups=groups)
+    if names and len(rows[0]) == 1:
+        raise DataError(f"{name}: {len(pixels)} samples leave a single one for the training split, of which nothing can be learned; give more data.")
     extra = {key: torch.as_tensor(np.asarray(value)) for key, value in (fields or {}).items()}
     values = torch.as_tensor(table, dtype=torch.float32)
     parts = [Split(images=pixels[r], labels=values[r], **{k: v[r] for k, v in extra.items()}) for r in map(torch.as_tensor, rows)]

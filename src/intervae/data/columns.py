@@ -23,6 +23,7 @@ MISSING = frozenset({"", "nan", "na", "n/a", "#n/a", "null", "<na>"})  # compare
 TRUTH_WORDS = (frozenset({"no", "yes"}), frozenset({"false", "true"}), frozenset({"n", "y"}), frozenset({"f", "t"}))
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 LARGEST = float(np.finfo(np.float32).max)  # labels are kept as 32-bit floats
+FOLLOWS = 0.999  # R^2 with which others explain a column, above which a person is told
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def describe_columns(dataset: Dataset) -> list[ColumnDescription]:
         prefix = _note(variable.name, "")
         decided = next((note.removeprefix(prefix) for note in dataset.notes if note.startswith(prefix)), "given by the data set")
         if variable.categories:
-            values = _listed(variable.categories)
+            values = listed(variable.categories)
         elif variable.kind == "continuous":
             values = f"{variable.low:.4g} to {variable.high:.4g}" + (f" {variable.unit}" if variable.unit else "")
         else:
@@ -95,12 +96,12 @@ def decide_columns(
             continue
         codes, categories = _encode(column, kind)
         if categories:
-            decided += ": " + _listed([f"{category} = {code}" for code, category in enumerate(categories)])
+            decided += ": " + listed([f"{category} = {code}" for code, category in enumerate(categories)])
         labels.append(codes)
         made.append(Variable(name, kind, categories=categories))
         notes.append(_note(name, decided))
     values = np.stack(labels, axis=1) if labels else np.zeros((rows, 0))
-    return Columns(values, tuple(made), tuple(notes))
+    return Columns(values, tuple(made), (*notes, *_that_follow(values, made)))
 
 
 @dataclass(frozen=True)
@@ -258,10 +259,49 @@ def _number_text(value: float) -> str:
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
 
 
+# ---- columns that follow from others ------------------------------------------------------------------------------------
+def _that_follow(labels: np.ndarray, variables: Sequence[Variable]) -> list[str]:
+    """A note on each column that others explain, up to rounding: the last such, then what is left without it, so that a pair is told once."""
+    spread = labels.std(axis=0)
+    chosen = [i for i, variable in enumerate(variables) if variable.kind != "categorical" and spread[i] > 0]
+    if len(labels) <= 2 * len(chosen):
+        return []  # so few rows are explained by anything
+    scaled = (labels[:, chosen] - labels[:, chosen].mean(axis=0)) / spread[chosen]
+    correlations, notes = scaled.T @ scaled / len(scaled), []
+    while len(chosen) > 1 and (found := np.flatnonzero(_unexplained(correlations) < 1 - FOLLOWS)).size:
+        target = int(found[-1])
+        others = listed([repr(variables[chosen[j]].name) for j in _explaining(correlations, target)])
+        notes.append(
+            f"columns: {variables[chosen[target]].name!r} follows from {others} (linear, R^2 above {FOLLOWS}), and what is found of one may be due "
+            "to another; leave one of them out with variables= (--variables)"
+        )
+        chosen.pop(target)
+        correlations = np.delete(np.delete(correlations, target, 0), target, 1)
+    return notes[::-1]
+
+
+def _unexplained(correlations: np.ndarray) -> np.ndarray:
+    """(n, n) to the share (n,) of each column's variance that all others leave; 1e-9 or so for an exact combination."""
+    return 1 / np.diagonal(np.linalg.inv(correlations + 1e-9 * np.eye(len(correlations))))
+
+
+def _explaining(correlations: np.ndarray, target: int) -> list[int]:
+    """The fewest columns that explain `target`, taken in the order of their weights when all of them do."""
+    others = np.delete(np.arange(len(correlations)), target)
+    known = correlations[np.ix_(others, others)] + 1e-9 * np.eye(len(others))
+    heaviest = others[np.argsort(-np.abs(np.linalg.solve(known, correlations[others, target])))]
+    for most in range(1, len(others)):
+        kept = [target, *heaviest[:most]]
+        if _unexplained(correlations[np.ix_(kept, kept)])[0] < 1 - FOLLOWS:
+            return sorted(kept[1:])
+    return sorted(heaviest)
+
+
 def _note(name: str, decided: str) -> str:
     return f"column {name!r}: {decided}"
 
 
-def _listed(items: Sequence[str], most: int = 6) -> str:
+def listed(items: Sequence[str], most: int = 6) -> str:
+    """The first few of a list, and how many there are where that is not all."""
     shown = ", ".join(items[:most])
     return shown if len(items) <= most else f"{shown}, ... ({len(items)} in all)"

@@ -6,7 +6,8 @@ import csv
 import io
 import os
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -19,6 +20,7 @@ from intervae.data.images import SUFFIXES, as_size, read_images
 from intervae.errors import DataError, UsageError, unknown
 
 FILE_COLUMNS = ("file", "filename", "image", "path")
+FEWEST = 4  # rows: two to train on, for in one no column varies, and one each for validation and test
 SPLITS = {
     "train": "train",
     "training": "train",
@@ -57,37 +59,56 @@ def load_folder(
     root = Path(os.path.abspath(folder))
     has_table = os.path.lexists(root / "labels.csv")
     table = read_table(root / "labels.csv") if has_table else _without_table(root)
-    if has_table and len(table) == 1:
-        raise DataError(f"{table.path} has a single row; training, validation and test need images each, and a model hundreds of them.")
     if group is not None and group not in table.columns:
         raise unknown("group column", group, table.columns)
-    not_variables = [name for name in table.columns if name in ("split", group)]
-    columns = decide_columns(table.columns, rows=len(table), where=table.where, variables=variables, kinds=kinds, not_variables=not_variables)
-    groups = table.complete(group) if group is not None else None
-    masks = _given_split(table, groups, group)
-    graph = _true_graph(root / "graph.json", [v.name for v in columns.variables]) if has_table else None
-
     paths, ignored = _locate(root, table)
-    images, said = read_images(paths, table.files, size=as_size(size), channels=channels)
-    notes = [*columns.notes, *table.notes, *said]
-    if ignored:
-        notes.append(f"images: {len(ignored)} not in labels.csv and ignored, such as {ignored[0]!r}")
+    seen = [*table.notes, *([f"images: {len(ignored)} not in labels.csv and ignored, such as {ignored[0]!r}"] if ignored else [])]
+    with _telling(seen):
+        if has_table:
+            _refuse_few(table, len(ignored))
+        not_variables = [name for name in table.columns if name in ("split", group)]
+        columns = decide_columns(table.columns, rows=len(table), where=table.where, variables=variables, kinds=kinds, not_variables=not_variables)
+        groups = table.complete(group) if group is not None else None
+        masks = _given_split(table, groups, group)
+        images, said = read_images(paths, table.files, size=as_size(size), channels=channels)
+        dataset = build_dataset(
+            root.name,
+            images,
+            columns.labels,
+            columns.variables,
+            validation=validation if masks is None or "validation" not in masks else masks["validation"],
+            test=test if masks is None else masks["test"],
+            seed=seed,
+            groups=groups,
+            graph=_true_graph(root / "graph.json", [v.name for v in columns.variables]) if has_table else None,
+        )
     if masks is not None:
-        notes.append(
+        said.append(
             "splits: given by the column 'split'" + ("" if "validation" in masks else ", which names no validation rows: a part of train is drawn")
         )
-    dataset = build_dataset(
-        root.name,
-        images,
-        columns.labels,
-        columns.variables,
-        validation=validation if masks is None or "validation" not in masks else masks["validation"],
-        test=test if masks is None else masks["test"],
-        seed=seed,
-        groups=groups,
-        graph=graph,
-    )
-    return replace(dataset, notes=tuple(notes))
+    return replace(dataset, notes=(*columns.notes, *seen, *said))
+
+
+@contextmanager
+def _telling(notes: Sequence[str]) -> Iterator[None]:
+    """Errors of the data carry these notes: what was left aside may be why."""
+    try:
+        yield
+    except DataError as error:
+        for note in notes:
+            error.add_note(note)
+        raise
+
+
+def _refuse_few(table: Table, ignored: int) -> None:
+    """Refuse a table that cannot be split, before anything is said of columns that vary too little in so few rows."""
+    if len(table) < FEWEST:
+        rows = "a single row with an image" if len(table) == 1 else f"{len(table)} rows with an image each"
+        beside = f" and {ignored} images without a row" if ignored else ""
+        raise DataError(
+            f"{table.path} has {rows}{beside}, but {FEWEST} rows are the least to split (two to train on, one to validate, one to test), and a model "
+            "takes hundreds; add rows."
+        )
 
 
 # ---- labels.csv ---------------------------------------------------------------------------------------------------------
