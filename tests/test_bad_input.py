@@ -75,7 +75,7 @@ BROKEN_FOLDERS: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
     "duplicate image": (cell(5, 0, "00.png"), ("line 5", "'00.png'", "line 2")),
     "path outside": (cell(5, 0, "../00.png"), ("line 5", "outside the folder")),
     "fewer than one batch": (few(20), ("fewer than one batch of 16", "batch_size=14")),
-    "hardly any": (few(2), ("leave none for",)),
+    "hardly any": (few(2), ("2 rows with an image each", "4 rows are the least")),
     "wrong graph": (write("graph.json", b'{"variables": ["level"], "edges": []}'), ("graph.json", "'width'")),
     "graph with a cycle": (
         write("graph.json", b'{"variables": ["level", "width"], "edges": [{"from": "level", "to": "width"}, {"from": "width", "to": "level"}]}'),
