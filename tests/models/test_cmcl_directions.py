@@ -12,6 +12,7 @@ from scipy.stats import norm
 from intervae.data.simulators import CrossModal
 from intervae.models.cmcl_directions import (
     best_scale,
+    curves,
     decide_edges,
     density,
     explained,
@@ -117,6 +118,38 @@ def test_an_effect_whose_noise_is_not_gaussian_is_no_cause(noise: str) -> None:
     for _ in range(2):
         latent = rng.normal(size=700)
         assert margin(SKEWED[noise](rng, latent), latent) < -10
+
+
+@pytest.mark.parametrize(("rows", "noise"), [(700, 0.02), (700, 0.05), (1400, 0.05), (1400, 0.1)])
+def test_a_uniform_effect_with_little_noise_is_no_cause(rows: int, noise: float) -> None:
+    """The ranks of the latent scatter by more than the noise: with seven knots f could not follow, and all were turned, by 18 to 298 nats."""
+    rng = np.random.default_rng(15)
+    for _ in range(3):
+        latent = rng.normal(size=rows)
+        column = 10 * norm.cdf(latent) + noise * rng.normal(size=rows)
+        assert margin(column, latent) - margin_by_chance(column)[0] < 0
+
+
+def test_where_there_is_hardly_any_noise_a_margin_is_no_evidence() -> None:
+    """A uniform cause of a straight relation is called the effect by tens of nats, as a uniform effect is: but for the ends their rows are alike."""
+    rng = np.random.default_rng(16)
+    for _ in range(3):
+        column = rng.uniform(0, 10, 700)
+        latent = column + 0.2 * rng.normal(size=700)
+        mean, spread = margin_by_chance(column)
+        assert margin(column, latent) - mean < -2 * spread
+
+
+def test_finer_knots_are_taken_only_where_they_pay() -> None:
+    rng = np.random.default_rng(17)
+    cause, effect = bent(rng)
+    assert [(basis.shape[1], price) for basis, price in curves(cause, effect)] == [(7, 0.0)]
+    wave = np.sin(8 * cause) + 0.1 * rng.normal(size=ROWS)
+    (_, none), (finer, price) = curves(cause, wave)
+    assert none == 0
+    assert finer.shape[1] > 14
+    assert price == pytest.approx(0.5 * (finer.shape[1] - 7) * np.log(ROWS))
+    assert np.std(wave - finer @ np.linalg.lstsq(finer, wave, rcond=None)[0]) < 0.15
 
 
 def test_a_density_is_a_gaussian_or_a_free_one_and_the_free_one_has_its_price() -> None:

@@ -59,6 +59,11 @@ CASES: dict[str, tuple[LinkFound, str, str]] = {
         "direction open",
         "12.0 nats only; with its rows shuffled the column gives 7.0",
     ),
+    "tight": (
+        replace(GOOD, strength=0.995, margin=211.0),
+        "direction open",
+        "only 1.0% of the variance is left unexplained) that either direction fits",
+    ),
     "categories": (replace(GOOD, directed=False, direction=None, margin=None), "no direction", "a has categories"),
     "thin weights": (replace(GOOD, margin=None, backwards=0.75), "direction open", "nearly the same weight (0.75 against 0.80)"),
     "straight": (replace(GOOD, straight=True), "straight", "a straight line has no direction"),
@@ -77,6 +82,7 @@ def test_each_weakness_of_a_link_is_said_once(case: str) -> None:
     assert said[0].about == ("a", "z0")
     assert doubts(findings(GOOD), data, []) == []
     assert doubts(findings(replace(GOOD, margin=15.0, chance=7.0)), data, []) == []
+    assert doubts(findings(replace(GOOD, margin=15.0, strength=0.98)), data, []) == []
     assert kind in CHECKS
 
 

@@ -9,6 +9,9 @@ and noises that are independent of the cause, e Gaussian (S would take up any ot
 The column's own density and that of n are chosen from the same family, or a skewed effect would be called a cause. A column that is an effect has
 noise of the same density wherever it is seen from; one that is a cause, of a bent f, has not. What finite rows of a column give to one side even
 where the latent has nothing to do with it (`margin_by_chance`) is taken off.
+Ranks tell S(z) to within the scatter of N draws only. Where the noise is smaller than that, f has to follow the scatter, or what it misses would be
+taken for noise: so f has more knots where they pay (`curves`), the same ones in both directions. As the noise vanishes, S can make it alike
+everywhere whenever it is so on the column's own scale: an effect without much noise can be told from a cause by the ends of its density at most.
 A binary or categorical column tells nothing of that kind: whatever its joint distribution with the ranks of a latent, P(u | S(z)) can be it, so that
 latent -> column always fits. There the latent's own scale, which is the model's choice, has to break the tie, and the margin is 0.
 Shapes: N rows.
@@ -21,8 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.interpolate import CubicSpline
 from scipy.optimize import linear_sum_assignment
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 from torch import Tensor
 
@@ -30,6 +34,8 @@ from intervae.discovery.additive import Regressions
 from intervae.discovery.design import one_hot
 
 FUNCTION_KNOTS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)  # quantiles of a cause between which f is cubic; straight beyond
+FINER = (14, 28, 56, 112)  # knots of f in place of these seven where they pay, as long as there are ROWS_A_KNOT
+ROWS_A_KNOT = 12
 SLOPE_KNOTS = (0.005, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 0.995)  # quantiles between which log S' is straight; constant beyond
 GRID = 201  # points at which S is summed up
 ROUGHNESS = 1e-3  # weight of the squared steps of log S' from knot to knot, which keeps it finite where there are no rows
@@ -127,7 +133,8 @@ def margin(column: np.ndarray, latent: np.ndarray) -> float:
 
 def _relation(u: np.ndarray, t: np.ndarray) -> float:
     """The margin of a standardised column (N,) and the normal scores (N,) of a latent, but for the column's own density."""
-    return best_scale(t, splines(u)) - gaussian(t) - density(remainder(splines(t), u))
+    down = max(best_scale(t, basis) - price for basis, price in curves(u, t))
+    return down - gaussian(t) - max(density(remainder(basis, u)) - price for basis, price in curves(t, u))
 
 
 def margin_by_chance(column: np.ndarray) -> tuple[float, float]:
@@ -171,20 +178,41 @@ def explained(effects: np.ndarray, cause: np.ndarray, counted: bool = False) -> 
     return np.clip(1 - left * (rows - 1) / (rows - parameters), 0.0, 1.0), gain
 
 
+def curves(cause: np.ndarray, effect: np.ndarray) -> list[tuple[np.ndarray, float]]:
+    """Bases (N, k) of f for a cause (N,) of an effect (N,), each with the price in nats of its knots beyond the usual ones (BIC).
+
+    These are the usual one and, where by least squares the first finer one pays, the best of all finer ones.
+    """
+    usual = splines(cause)
+    tried: list[tuple[float, np.ndarray, float]] = []
+    least = gaussian(remainder(usual, effect))
+    for knots in FINER:
+        if knots * ROWS_A_KNOT > len(cause) or (tried and tried[0][0] <= least):
+            break
+        basis = splines(cause, knots)
+        price = 0.5 * (basis.shape[1] - usual.shape[1]) * float(np.log(len(cause)))
+        tried.append((gaussian(remainder(basis, effect)) - price, basis, price))
+    value, basis, price = max(tried, key=lambda found: found[0], default=(least, usual, 0.0))
+    return [(usual, 0.0), (basis, price)] if value > least else [(usual, 0.0)]
+
+
 def normal_scores(values: np.ndarray) -> np.ndarray:
     """(N,) to the quantiles of N(0, 1) that have their ranks."""
     return ndtri((rankdata(values) - 0.5) / len(values))
 
 
-def splines(x: np.ndarray) -> np.ndarray:
-    """(N, k) natural cubic splines of x (N,): 1, x, and one bend for each inner knot; fewer where knots coincide."""
-    knots = np.unique(np.quantile(x, FUNCTION_KNOTS))
-    columns = [np.ones_like(x), x]
-    if len(knots) > 2:
-        last = np.maximum(x - knots[-1], 0.0) ** 3
-        bends = [(np.maximum(x - knot, 0.0) ** 3 - last) / (knots[-1] - knot) for knot in knots[:-1]]
-        columns += [bend - bends[-1] for bend in bends[:-1]]
-    return np.stack(columns, axis=1)
+def splines(x: np.ndarray, knots: int = len(FUNCTION_KNOTS)) -> np.ndarray:
+    """(N, k) a basis of the natural cubic splines of x (N,), straight beyond the outer knots; fewer where knots coincide.
+
+    The usual knots are at FUNCTION_KNOTS, finer ones as evenly as normal scores, which reach the further out the more they are.
+    """
+    end = ndtri(FUNCTION_KNOTS[0] * len(FUNCTION_KNOTS) / knots)
+    places = np.unique(np.quantile(x, FUNCTION_KNOTS if knots == len(FUNCTION_KNOTS) else ndtr(np.linspace(end, -end, knots))))
+    if len(places) < 3:
+        return np.stack([np.ones_like(x), x], axis=1)
+    curve = CubicSpline(places, np.eye(len(places)), bc_type="natural")
+    before, after = np.minimum(x - places[0], 0.0), np.maximum(x - places[-1], 0.0)
+    return curve(np.clip(x, places[0], places[-1])) + np.outer(before, curve(places[0], 1)) + np.outer(after, curve(places[-1], 1))
 
 
 def remainder(basis: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ SIGNIFICANT = 0.01  # p of a dependence between columns, all pairs together (Hol
 SURE = 0.7  # share of resamples, below which a link or its direction is doubted
 THIN = 0.1  # share by which one direction must exceed the other in the model's own weights
 THIN_NATS = 3.0  # by which the rows must speak for one direction, where that was measured: odds of 20 to 1
+TIGHT = 0.02  # share of the variance left unexplained, below which rows made in one direction spoke for the other (docs/cmcl.md)
 CHANCES = 2.0  # standard deviations of the margin of shuffled rows that it must exceed as well
 FEW_ROWS, FEW_PER_NODE = 300, 15  # training images, in all and for each latent and column
 FEW_OF_CATEGORY = 10  # training images of a category
@@ -198,6 +199,12 @@ def _of_direction(link: LinkFound) -> list[Doubt]:
         kind = "straight"
         text = (
             "the relation is a straight line, as far as can be seen, and a straight line has no direction: the arrow may as well point the other way."
+        )
+    elif link.margin is not None and 1 - link.strength**2 < TIGHT:
+        text = (
+            f"the two follow each other so closely (only {1 - link.strength**2:.1%} of the variance is left unexplained) that either direction fits. "
+            f"Below {TIGHT:.0%}, rows made in one direction have spoken for the other by more than 200 nats, so that {link.margin:.0f} nats for this "
+            "one are no evidence."
         )
     elif link.direction is not None and link.direction < SURE:
         point = f"only {link.direction:.0%} of the resampled tables in which the two are linked point this way"
