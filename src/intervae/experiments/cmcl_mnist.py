@@ -175,7 +175,8 @@ CMCL_MNIST = Experiment(
     "mean over pictures, `truth_spearman` the same of the simulator's own pictures of do(), `do_error` the mean distance from the movement without "
     "noise (degrees or pixels), `unchanged_error` that of leaving the picture as it is. Read `edge_right` with care: both columns are "
     "uniform, and by its density alone a uniform column counts as a cause; `direction_margin_shuffled` is the margin (nats) against a latent whose "
-    "rows were exchanged, so that only what `direction_margin` has beyond it speaks of the pair. "
+    "rows were exchanged, and the decision goes by what `direction_margin` has beyond it. With hardly any noise, as in the turn, even that is weak "
+    "evidence (docs/cmcl.md, little noise). "
     "The settings were found on smaller pictures (16 x 16) of the first of each digit.",
     pictures=PICTURES,
     gather=partial(copy_pictures, "do.png", PICTURES),
