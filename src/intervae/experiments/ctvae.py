@@ -376,8 +376,8 @@ CTVAE_TABLE1 = Experiment(
     "on those that were not acted on, after act() than on plain reconstructions; `predictor_error` is its error on real pictures. `mask_auc` is how "
     "well the intervention mask tells code places that change from others (0.5 by chance), `edges_open` the mean probability of an edge. "
     "`four codebooks` of `ct-vae` has 256 variables. The rows of `mcq-vae` are codebooks alone, "
-    "with four codes for every patch of 4 x 4 pixels: PSNR and SSIM of test pictures. Pictures of cars, sprites and faces are in `figures/` of the runs "
-    "and not here, as others hold the rights to them.",
+    "with four codes for every patch of 4 x 4 pixels: PSNR and SSIM of test pictures. Pictures of cars, sprites and faces are in `figures/` of the "
+    "runs and not here, as others hold the rights to them.",
     columns=("action_accuracy", "factor_accuracy", "majority_accuracy", "factor_majority_accuracy", "action_psnr", "others_worse", "train_seconds"),
     pictures=_PICTURES,
     gather=_copy_pictures,
