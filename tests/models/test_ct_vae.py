@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -363,6 +364,20 @@ def test_data_without_actions_or_pairs_are_refused(data: Dataset) -> None:
         create("ct-vae", replace(data, actions=()))
     with pytest.raises(DataError, match=r"pairs of pictures.*transitions=True"):
         tiny(data).fit(replace(data, transitions=None))
+
+
+@pytest.mark.parametrize("picture_epochs", [0, 1])
+def test_fewer_pairs_than_a_batch_of_them_are_refused_before_the_codebooks_are_trained(picture_epochs: int, few: Dataset, tmp_path: Path) -> None:
+    assert few.transitions is not None
+    pairs = len(few.transitions.train)
+    model = tiny(few, batch_size=8, transition_batch=pairs + 1, picture_epochs=picture_epochs)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    words = f"there are {pairs} training pairs, fewer than one transition_batch of {pairs + 1}; set transition_batch={pairs} or less"
+    with pytest.raises(DataError, match=words):
+        model.fit(few, seed=0, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    tiny(few, batch_size=8, transition_batch=pairs, picture_epochs=picture_epochs).fit(few, seed=0)
 
 
 def test_painting_the_mean_of_unlike_pictures_is_refused(data: Dataset) -> None:

@@ -131,6 +131,8 @@ class CTVAE(MCQVAE):
                 f"picture_epochs={self.settings.picture_epochs}: the pairs of {data.name} (unique=False) differ in more than the action, so that the "
                 "decoder would learn to paint the mean of unlike pictures; set picture_epochs=0."
             )
+        if (pairs := len(data.transitions.train)) < (size := self.settings.transition_batch):  # of the transitions and of the pictures after them
+            raise DataError(f"there are {pairs} training pairs, fewer than one transition_batch of {size}; set transition_batch={pairs} or less.")
 
     # ---- training ---------------------------------------------------------------------------------------------------
     def phases(self) -> list[Phase]:
