@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from intervae.data.base import CHUNK, Batch, Dataset, Split, split_rows
+from intervae.data.columns import listed
 from intervae.data.options import check_fractions, read_names
 from intervae.errors import DataError, UsageError, unknown
 from intervae.settings import check_flags, check_whole, parse_settings, plain_value
@@ -32,6 +33,7 @@ from intervae.settings import check_flags, check_whole, parse_settings, plain_va
 LARGEST_KEY = 2**62
 FEWEST_IN_A_CIRCLE = 3  # values; of two the steps up and down would be the same
 SPLITS = ("train", "validation", "test")
+UNTESTED = "transitions: the test split has no pair for"  # how the note on these begins
 FRACTIONS = {"validation": 0.15 / 0.85, "test": 0.15}  # of the paper's splits by picture: 70, 15 and 15 percent
 
 
@@ -179,18 +181,21 @@ def with_transitions(
     actions = tuple(f"{name}{sign}" for name in chosen for sign in ("+1", "-1"))
     limits = [(draws if train_draws is None else train_draws) or 0, draws or 0, draws or 0]  # 0 for all pairs
     made = {limit: _pairs(cells, chosen, around, limit, rng) for limit in dict.fromkeys(limits)}
-    pairs = []
+    pairs, notes = [], [note for note in dataset.notes if not note.startswith(UNTESTED)]
     for number, (split, limit) in enumerate(zip(SPLITS, limits, strict=True)):
         first, second, action = made[limit]
         inside = np.flatnonzero((part[first] == number) & (part[second] == number))
         if visible:
             inside = inside[_differ(getattr(dataset, split), row[first[inside]], row[second[inside]])]
-        _check_counts(dataset.name, split, action[inside], actions, every=balanced or split == "train")
+        missing = _without_pairs(dataset.name, split, action[inside], actions, every=balanced or split == "train")
+        if missing and split == "test":
+            notes.append(f"{UNTESTED} {listed(missing)}, so these are never tested; give a larger test= or more pictures")
         kept = _balance(inside, action, len(actions), rng) if balanced else inside
         which = {"before": row[first[kept]], "after": row[second[kept]], "action": action[kept]}
         tensors = {name: torch.from_numpy(array) for name, array in which.items()}
         pairs.append(Transitions(**tensors, action_names=actions, factor_of_action=torch.arange(len(actions)) // 2, factor_names=chosen))
-    return replace(dataset, transitions=DatasetTransitions(pairs[0], pairs[1], pairs[2], around, unique, ignored), actions=actions)
+    found = DatasetTransitions(pairs[0], pairs[1], pairs[2], around, unique, ignored)
+    return replace(dataset, transitions=found, actions=actions, notes=tuple(notes))
 
 
 def _pairs(
@@ -331,7 +336,8 @@ def _differ(split: Split, before: np.ndarray, after: np.ndarray) -> np.ndarray:
     return np.concatenate(found) if found else np.zeros(0, bool)
 
 
-def _check_counts(data: str, split: str, action: np.ndarray, actions: Sequence[str], *, every: bool) -> None:
+def _without_pairs(data: str, split: str, action: np.ndarray, actions: Sequence[str], *, every: bool) -> list[str]:
+    """The actions without a pair in a split; refused where `every` one must have some, and where none has any."""
     counts = np.bincount(action, minlength=len(actions))
     missing = [name for name, count in zip(actions, counts, strict=True) if not count]
     if missing and (every or len(missing) == len(actions)):
@@ -339,6 +345,7 @@ def _check_counts(data: str, split: str, action: np.ndarray, actions: Sequence[s
             f"{data}: the {split} split has no pair for the action {missing[0]}; "
             f"give more pictures, draw other splits (splits='random'), or leave the factor out (factors=)."
         )
+    return missing
 
 
 def _names(given: str | Sequence[str], known: Sequence[str], what: str) -> tuple[str, ...]:
