@@ -34,3 +34,19 @@ def test_the_note_on_actions_without_a_test_pair_is_cut():
     variables = [Variable(name) for name in "abcde"]
     (note,) = with_transitions(build_dataset("made", np.zeros((len(table), 1, 2, 2), np.uint8), table, variables, validation=0.3, test=test)).notes
     assert "no pair for a+1, a-1, b+1, b-1, c+1, c-1, ... (8 in all), so" in note
+
+
+def test_one_factor_that_differs_in_every_picture_has_no_steps_and_what_the_refusal_advises_works():
+    grey = np.random.default_rng(0).uniform(size=(60, 1))
+
+    def load(values, **options):
+        made = build_dataset("made", np.zeros((60, 1, 2, 2), np.uint8), values, [Variable("grey")], validation=0.2, test=0.2)
+        return with_transitions(made, **options)
+
+    advice = r"pass unique=False \(for ct-vae with picture_epochs=0\)"
+    with pytest.raises(DataError, match=f"'grey' has 60 different values in 60 pictures and is the only factor, .* round it and {advice}") as refused:
+        load(grey)
+    assert "ignore=" not in str(refused.value)
+    with pytest.raises(DataError, match=f"the same factors.* {advice} to pair pictures"):
+        load(grey.round(1))
+    assert load(grey.round(1), unique=False).actions == ("grey+1", "grey-1")

@@ -33,6 +33,7 @@ from intervae.settings import check_flags, check_whole, parse_settings, plain_va
 LARGEST_KEY = 2**62
 FEWEST_IN_A_CIRCLE = 3  # values; of two the steps up and down would be the same
 SPLITS = ("train", "validation", "test")
+UNLIKE = "unique=False (for ct-vae with picture_epochs=0)"
 UNTESTED = "transitions: the test split has no pair for"  # how the note on these begins
 FRACTIONS = {"validation": 0.15 / 0.85, "test": 0.15}  # of the paper's splits by picture: 70, 15 and 15 percent
 
@@ -244,8 +245,14 @@ def _codes(dataset: Dataset, ignored: Sequence[str]) -> tuple[tuple[str, ...], n
         column = table[:, every.index(name)]
         values, codes = np.unique(column, return_inverse=True)
         if len(values) > max(len(column) // 2, 2):
+            has = f"{name!r} has {len(values)} different values in {len(column)} pictures"
+            if len(names) == 1:  # to ignore it would leave none
+                raise DataError(
+                    f"{dataset.name}: {has} and is the only factor, so there is nothing to tell steps from; "
+                    f"transitions need a grid of two factors or more with few values each, or round it and pass {UNLIKE}."
+                )
             raise DataError(
-                f"{dataset.name}: {name!r} has {len(values)} different values in {len(column)} pictures, so it has no steps; "
+                f"{dataset.name}: {has}, so it has no steps; "
                 f"transitions need factors with few values (a grid): round it, or pass ignore={name!r} if the two of a pair may differ in it."
             )
         columns.append(codes.reshape(-1))
@@ -274,7 +281,7 @@ class _Cells:
             label = ", ".join(f"{name} number {code}" for name, code in zip(names, codes[same], strict=True))
             raise DataError(
                 f"{data}: two pictures have the same factors ({label}), so a pair may differ in more than these; "
-                f"name the missing factor, or pass unique=False to pair pictures that agree in all other factors."
+                f"name the missing factor, or pass {UNLIKE} to pair pictures that agree in all other factors."
             )
 
     def steps(self, factor: int, cyclic: bool) -> tuple[np.ndarray, np.ndarray]:
