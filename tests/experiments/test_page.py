@@ -52,6 +52,15 @@ def test_parts_are_told_from_variants_that_begin_alike(tmp_path: Path) -> None:
     assert found == {(m, v, p) for m, v in (("method", ""), ("other", ""), ("method", "A"), ("method", "A long")) for p in ("", "left")}
 
 
+def test_seeds_are_counted_where_jobs_differ_in_them(tmp_path: Path) -> None:
+    made = document(tmp_path, columns=("score",))
+    assert "seeds" not in summary(experiment(columns=("score",)), made)[0]
+    short = {**made, "rows": [{**row, "per_seed": {"0": row["mean"]}} if row["model"] == "other" else row for row in made["rows"]]}
+    lines = summary(experiment(columns=("score",)), short)
+    assert lines[0].endswith("| seeds |")
+    assert [line.split("|")[-2].strip() for line in lines[2:]] == ["2", "1", "2", "2"]
+
+
 def test_columns_give_a_line_for_each_job_and_every_number_below(tmp_path: Path) -> None:
     made = document(tmp_path, columns=("score", "absent", "seconds"))
     page = (tmp_path / "results" / "given.md").read_text()

@@ -373,12 +373,24 @@ CTVAE_TABLE1 = Experiment(
     "`action_psnr` compares act(), repeated, with the grid's true picture; `unchanged_psnr` does so with the picture that was started from, and "
     "`reconstruction_psnr` with what the codes can show of the true one; only factors with many values can be stepped "
     "many times. `others_worse` is by how many points a predictor of the factors errs more, "
-    "on those that were not acted on, after act() than on plain reconstructions; `predictor_error` is its error on real pictures. `mask_auc` is how "
+    "on those that were not acted on, after act() than on plain reconstructions; `predictor_error` is its error on real pictures, and "
+    "`acted_error_after_action` on the factor that was acted on (`_reconstructed`: in the true picture after, reconstructed). `others_worse` of "
+    "`car` is of that factor where others are acted on, of `after car` of the others where it is. `mask_auc` is how "
     "well the intervention mask tells code places that change from others (0.5 by chance), `edges_open` the mean probability of an edge. "
     "`four codebooks` of `ct-vae` has 256 variables. The rows of `mcq-vae` are codebooks alone, "
     "with four codes for every patch of 4 x 4 pixels: PSNR and SSIM of test pictures. Pictures of cars, sprites and faces are in `figures/` of the "
     "runs and not here, as others hold the rights to them.",
-    columns=("action_accuracy", "factor_accuracy", "majority_accuracy", "factor_majority_accuracy", "action_psnr", "others_worse", "train_seconds"),
+    columns=(
+        "action_accuracy",
+        "factor_accuracy",
+        "majority_accuracy",
+        "factor_majority_accuracy",
+        "action_psnr",
+        "others_worse",
+        "acted_error_after_action",
+        "codes_psnr",
+        "train_seconds",
+    ),
     pictures=_PICTURES,
     gather=_copy_pictures,
     quick=(Actions("shapes3d-like", "ct-vae", _SMALL, _SMALL_SETTINGS, "small grid", predictor_steps=300, predictor_channels=(16, 32, 32)),),

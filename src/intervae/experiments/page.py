@@ -31,6 +31,8 @@ def markdown(experiment: Experiment, document: Mapping[str, Any], pictures: Sequ
     lines = [f"# {experiment.title}", "", experiment.notes, ""] if experiment.notes else [f"# {experiment.title}", ""]
     if experiment.columns:
         lines += ["Mean ± standard deviation over seeds; the paper's number in brackets.", "", *summary(experiment, document), ""]
+    if document.get("missing"):
+        lines += [f"Not run yet: {', '.join(document['missing'])}.", ""]
     if experiment.figure is not None:
         lines += [f"![{experiment.title}]({experiment.name}.png)", ""]
     for name in pictures:
@@ -46,20 +48,21 @@ def markdown(experiment: Experiment, document: Mapping[str, Any], pictures: Sequ
                 f"| {row['data']} | {row['model']} | {row['variant']} | {row['metric']} | "
                 f"{row['mean']:.4g} ± {_spread(row['std'], 2)} | {spread} | {paper} |"
             )
-    seeds = " or ".join(str(count) for count in sorted({len(row["per_seed"]) for row in document["rows"]}))
-    if document.get("missing"):
-        lines += ["", f"Not run yet: {', '.join(document['missing'])}."]
-    lines += ["", f"{seeds} seeds, none dropped; {document['hardware']}, revision {document['revision']}, {document['date']}. Made by:", ""]
+    counts = sorted({len(row["per_seed"]) for row in document["rows"]})
+    seeds = f"{' or '.join(str(count) for count in counts)} seed{'' if counts == [1] else 's'}"
+    lines += ["", f"{seeds}, none dropped; {document['hardware']}, revision {document['revision']}, {document['date']}. Made by:", ""]
     return "\n".join([*lines, "```", document["command"], "```", ""])
 
 
 def summary(experiment: Experiment, document: Mapping[str, Any]) -> list[str]:
-    """The lines of a table with one line for each job, and the experiment's `columns` that were measured."""
+    """The lines of a table with one line for each job, and the experiment's `columns` that were measured; the number of seeds, where jobs differ."""
     whole = [row for row in split_parts(experiment, document["rows"]) if not row["part"]]
     metrics = [metric for metric in experiment.columns if any(row["metric"] == metric for row in whole)]
-    jobs = dict.fromkeys((row["data"], row["model"], row["variant"]) for row in whole)
+    seeds = {(row["data"], row["model"], row["variant"]): str(len(row["per_seed"])) for row in whole}
     cells = {(row["data"], row["model"], row["variant"], row["metric"]): _cell(row) for row in whole}
-    return _table(("data", "model", "what", *metrics), [(*job, *(cells.get((*job, metric), "") for metric in metrics)) for job in jobs])
+    counted = len(set(seeds.values())) > 1
+    heads = ("data", "model", "what", *metrics, *(["seeds"] if counted else []))
+    return _table(heads, [(*job, *(cells.get((*job, metric), "") for metric in metrics), *([seeds[job]] if counted else [])) for job in seeds])
 
 
 def across(experiment: Experiment, document: Mapping[str, Any], metric: str) -> list[str]:

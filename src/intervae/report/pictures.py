@@ -85,14 +85,16 @@ def _transition_figures(model: CTVAE, data: Dataset, out: Path) -> list[Path]:
     written = [out / "actions.png", out / "mechanisms.png"]
     rows = action_rows(model, data)
     heads = ["input", *(str(t) for t in range(1, max(len(row.clips) for row in rows)))]
-    title = "A row ends where the data end; a pale frame is beyond the data" if any(row.beyond for row in rows) else ""
+    title = "A test picture under each action, done 1, 2, ... times, as far as the data go"
+    title += "; a pale frame is beyond them" if any(row.beyond for row in rows) else ""
     figures.clip_rows(written[0], rows, heads=heads, title=title)
     images = data.test[_spread(len(data.test), MECHANISM_IMAGES)].images
     panels = []
     for action in model.spec.actions:
         found = model.mechanism(images, action)
         panels.append(figures.MechanismPanel(action, found.edges, found.mask.unflatten(0, (model.settings.codebooks, *model.grid))))
-    figures.mechanisms(written[1], panels)
+    title = f"Mask: where the action intervenes; graph: which codes before a code after reads. White is certain; mean of {len(images)} test pictures"
+    figures.mechanisms(written[1], panels, title=title)
     return written
 
 
