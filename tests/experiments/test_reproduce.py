@@ -26,6 +26,7 @@ from intervae.discovery import METHODS
 from intervae.errors import RunError, TrainingError, UsageError
 from intervae.experiments import EXPERIMENTS, Discover, Experiment, Job, Train, base, run_experiment
 from intervae.experiments.base import find, markdown
+from intervae.experiments.page import split_parts
 from intervae.models import MODELS
 from intervae.settings import build_settings
 
@@ -530,8 +531,13 @@ def test_committed_results_have_the_format_all_seeds_and_a_page_made_from_them(p
     assert re.fullmatch(r"[0-9a-f]{7,}(, [0-9a-f]{7,})*", document["revision"]), "made from a tree with uncommitted changes, or from none"
     whole = find(path.stem.removesuffix("-quick"), EXPERIMENTS)
     experiment = whole.quick_form if path.stem.endswith("-quick") else whole
-    least = min(job.seeds or experiment.seeds for job in experiment.jobs)
-    assert document.get("missing") or all(len(row["per_seed"]) >= least for row in document["rows"])
+    left_out = document.get("missing", [])
+    assert set(left_out) <= {f"{job.key}-{seed}" for job in experiment.jobs for seed in range(job.seeds or experiment.seeds)}
+    jobs = {(job.data, job.model, job.variant): job for job in experiment.jobs}
+    for row in split_parts(experiment, document["rows"]):  # every seed is there, or it is named as missing
+        job = jobs[row["data"], row["model"], row["variant"]]
+        seeds = range(job.seeds or experiment.seeds)
+        assert {*row["per_seed"]} >= {str(seed) for seed in seeds if f"{job.key}-{seed}" not in left_out}
     assert max(len(row["per_seed"]) for row in document["rows"]) >= experiment.seeds
     pictures = [name for name in experiment.pictures if path.with_name(f"{path.stem}-{name}.png").is_file()]
     assert path.with_suffix(".md").read_text(encoding="utf-8") == markdown(experiment, document, pictures)  # intervae reproduce NAME --table
