@@ -133,7 +133,7 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[i
     read = {name: torch.zeros_like(truth[0]) for name in sides}  # (P, F) what it sees
     for action in range(len(data.actions)):
         rows = (pairs.action == action).nonzero()[:, 0]
-        for part in rows.split(AT_ONCE):
+        for part in rows.split(AT_ONCE) if len(rows) else ():  # an action may have no test pair
             before, after = (data.test[which[part]].images for which in (pairs.before, pairs.after))
             pictures = {"real": before, "plain": model.reconstruct(before), "acted": model.act(before, action), "target": model.reconstruct(after)}
             for name, shown in pictures.items():
