@@ -119,6 +119,45 @@ def test_dead_codes_start_anew_until_every_cluster_has_its_code(restart: float, 
     assert 1 <= perplexity <= 32
 
 
+def test_a_background_that_moves_while_the_encoder_learns_gets_one_code_and_keeps_it_under_rounding() -> None:
+    """Its code lags behind, so that of all places the most have an error, and codes start anew there again and again."""
+
+    def features(step: int) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(step)
+        things = 3 * torch.randn(16, 8, 4, 4, generator=generator)
+        background = torch.full((16, 8, 4, 4), math.sin(step / 30) * max(0, 1 - step / 300))
+        return torch.where(torch.rand(16, 1, 4, 4, generator=generator) < 0.9, background, things)
+
+    made, generator = Quantiser(1, 64, 8).train(), torch.Generator().manual_seed(0)
+    for step in range(400):
+        made(features(step), generator)
+        made.update()
+    made.eval().merge()
+    assert int(made.merged.sum()) <= 2  # what started anew in the last steps; 21 where doubles may stay
+    living = made.codes[0][~made.merged[0]]
+    apart = torch.pdist(living).min() / (living - living.mean(0)).square().sum(1).mean().sqrt()
+    assert apart > 0.05
+    asked = features(399)
+    noise = 1e-2 * torch.randn(asked.shape, generator=generator)
+    assert (made.indices(asked) != made.indices(asked + noise)).float().mean() < 0.01
+
+
+def test_of_two_codes_in_one_spot_the_one_in_use_is_chosen() -> None:
+    made = quantiser(2, 4, 3).eval()
+    made.codes[0] = torch.tensor([[0.0, 0, 0], [5, 0, 0], [0.001, 0, 0], [0, 5, 0]])
+    made.codes[1] = torch.tensor([[0.0, 0, 0], [5, 0, 0], [0, 0, 5], [0, 5, 0]])
+    made.uses.copy_(torch.tensor([[0.1, 0.3, 0.5, 0.1], [0.25, 0.25, 0.25, 0.25]]))
+    at_zero = torch.zeros(1, 6, 1, 1)
+    assert made.indices(at_zero).tolist() == [[0, 0]]
+    made.merge()
+    assert made.merged.tolist() == [[True, False, False, False], [False] * 4]
+    assert made.indices(at_zero).tolist() == [[2, 0]]
+    assert torch.isfinite(made(at_zero).features).all()
+    made.codes[1].fill_(1.0)  # all in one spot: the first of those that are used as much
+    made.merge()
+    assert made.merged[1].tolist() == [False, True, True, True]
+
+
 def test_the_same_generator_gives_the_same_restarts() -> None:
     ends = []
     for seed in (0, 0, 1):

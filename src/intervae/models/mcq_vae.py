@@ -212,6 +212,7 @@ class MCQVAE(Model):
 
     @torch.no_grad()
     def measure_marginals(self, data: Dataset, seed: int) -> None:
+        self.quantiser.merge()
         codes = self.split_codes(data.train).long()
         counts = torch.zeros_like(self.marginals).scatter_add_(1, codes.T.contiguous(), torch.ones_like(codes.T, dtype=torch.float32).contiguous())
         self.marginals.copy_(counts / len(codes))

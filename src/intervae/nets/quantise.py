@@ -1,5 +1,5 @@
 """Product quantisation of feature maps: K codebooks (Gendron et al. 2023, 3.3) whose codes follow the features as moving averages (van den Oord et
-al. 2017, App. A), and start anew where nobody uses them.
+al. 2017, App. A), and start anew where nobody uses them or another lies in the same spot.
 
 Shapes: B images, K codebooks of S codes with d dims each, features (B, K d, H, W); codebook k holds channels k d ... (k + 1) d - 1. The variables are
 the n = K H W places, codebook after codebook and row after row.
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 EPSILON = 1e-5  # of equal use: a code that is used less keeps its place
+ALIKE = 0.1  # of the width of a cell, spread S^(-1/d): two codes nearer to each other are doubles, which rounding alone would decide between
 TRUST = 2.0  # times the use below which a code is dead is what a fresh one starts with, so that it has log(2) / (1 - decay) steps to be found
 
 
@@ -29,13 +30,15 @@ class Quantiser(nn.Module):
 
     Arguments:
         decay: of the moving averages that the codes are.
-        restart: a code that is used less than this share of equal use starts anew at a feature of the batch, drawn with a probability
-            that grows with its squared distance to its code, as k-means++ draws its centres; 0 never restarts one.
+        restart: a code that is used less than this share of equal use, or is the double of one that is used more, starts anew at a feature of
+            the batch, drawn with a probability that grows with its squared distance to its code, as k-means++ draws its centres; 0 never
+            restarts one.
     """
 
     codes: Tensor
     uses: Tensor
     sums: Tensor
+    merged: Tensor
 
     def __init__(self, codebooks: int, codes: int, dims: int, *, decay: float = 0.99, restart: float = 0.1) -> None:
         super().__init__()
@@ -45,6 +48,7 @@ class Quantiser(nn.Module):
         # nothing has been used yet, so that the first update starts almost all codes at features of its batch
         self.register_buffer("uses", torch.zeros(codebooks, codes))  # moving average of the uses per place, (K, S); 1 in all for a codebook
         self.register_buffer("sums", torch.zeros(codebooks, codes, dims))  # of the features that use it, per place
+        self.register_buffer("merged", torch.zeros(codebooks, codes, dtype=torch.bool))  # (K, S) which gave way to a double and are never chosen
         self.seen: tuple[Tensor, Tensor, Tensor] | None = None  # features, indices and fresh starts of the last batch in training; not saved
 
     # ---- from features to codes and back ----------------------------------------------------------------------------
@@ -95,24 +99,35 @@ class Quantiser(nn.Module):
         return values.unflatten(1, (-1, places)).transpose(0, 1).flatten(1)
 
     def _distances(self, parts: Tensor) -> Tensor:
-        """Squared distances of (K, M, d) to every code, (K, M, S).
-
-        From the mean code and not under autocast, so that the three parts do not cancel and a code is the same in every precision.
-        """
-        with torch.autocast(parts.device.type, enabled=False):
-            centre = self.codes.mean(1, keepdim=True)
-            parts, codes = parts - centre, self.codes - centre
-            cross = torch.matmul(parts, codes.transpose(1, 2))
-            return (parts.square().sum(2, keepdim=True) - 2 * cross + codes.square().sum(2)[:, None]).clamp(min=0)
+        """Squared distances of (K, M, d) to every code, (K, M, S); infinite to those that gave way."""
+        return _squared_distances(parts, self.codes, self.merged)
 
     # ---- how the codes move -----------------------------------------------------------------------------------------
     def _fresh(self, parts: Tensor, distances: Tensor, generator: torch.Generator | None) -> Tensor:
         """Features of the batch for codes to start at, (K, S, d), drawn without replacement as far as there are enough."""
         uniform = torch.rand(distances.shape, device=distances.device, generator=generator)
-        scores = (distances + 1e-12).log() - (-(uniform.clamp(1e-6, 1 - 1e-6)).log()).log()  # the Gumbel trick
+        far = distances.where(distances > self._alike(self.codes)[:, None], 0.0)  # the others would be doubles
+        scores = (far + 1e-12).log() - (-(uniform.clamp(1e-6, 1 - 1e-6)).log()).log()  # the Gumbel trick
         order = scores.topk(min(self.size, distances.shape[1]), dim=1).indices
         order = order[:, torch.arange(self.size, device=order.device) % order.shape[1]]
         return parts.gather(1, order[..., None].expand(-1, -1, self.dims))
+
+    def _alike(self, codes: Tensor) -> Tensor:
+        """The squared distance below which codes (K, S, d) are doubles, (K,)."""
+        spread = (codes - codes.mean(1, keepdim=True)).square().sum(2).mean(1)
+        return (ALIKE * self.size ** (-1 / self.dims)) ** 2 * spread
+
+    def _doubles(self, codes: Tensor, uses: Tensor) -> Tensor:
+        """Which codes (K, S, d) have a double that is used more (K, S), or as much and comes first, (K, S)."""
+        place = torch.arange(self.size, device=codes.device)
+        more, same = uses[:, None] > uses[..., None], uses[:, None] == uses[..., None]
+        near = _squared_distances(codes, codes) <= self._alike(codes)[:, None, None]
+        return (near & (more | same & (place < place[:, None]))).any(2)
+
+    @torch.no_grad()
+    def merge(self) -> None:
+        """Let every code give way to its double, once the codes no longer move."""
+        self.merged.copy_(self._doubles(self.codes, self.uses))
 
     @torch.no_grad()
     def update(self) -> None:
@@ -128,9 +143,25 @@ class Quantiser(nn.Module):
         share = 1 / self.size
         codes = torch.where(self.uses[..., None] > EPSILON * share, self.sums / self.uses.clamp(min=EPSILON * share)[..., None], self.codes)
         dead, trust = self.uses < self.restart * share, TRUST * self.restart * share
+        if self.restart:
+            dead = dead | self._doubles(codes, self.uses)
+            dead = dead & ~self._doubles(torch.where(dead[..., None], fresh, codes), torch.where(dead, -1.0, self.uses))  # no two in one spot
         self.codes.copy_(torch.where(dead[..., None], fresh, codes))
         self.uses.copy_(torch.where(dead, torch.full_like(self.uses, trust), self.uses))
         self.sums.copy_(torch.where(dead[..., None], fresh * trust, self.sums))
+
+
+def _squared_distances(parts: Tensor, codes: Tensor, never: Tensor | None = None) -> Tensor:
+    """Squared distances of (K, M, d) to codes (K, S, d), (K, M, S); infinite to those that are `never` to be chosen (K, S).
+
+    From the mean code and not under autocast, so that the three parts do not cancel and a code is the same in every precision.
+    """
+    with torch.autocast(parts.device.type, enabled=False):
+        centre = codes.mean(1, keepdim=True)
+        parts, codes = parts - centre, codes - centre
+        lengths = codes.square().sum(2)
+        lengths = lengths if never is None else lengths.masked_fill(never, torch.inf)
+        return (parts.square().sum(2, keepdim=True) - 2 * (parts @ codes.transpose(1, 2)) + lengths[:, None]).clamp(min=0)
 
 
 def usage(counts: Tensor) -> tuple[Tensor, Tensor]:
