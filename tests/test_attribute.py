@@ -58,20 +58,21 @@ def test_the_actions_are_listed_with_their_probabilities_the_likeliest_first(
     fits = {row["action"]: row["log_likelihood"] for row in rows}
     assert fits == pytest.approx(dict(zip(data.actions, (-1.1, -0.1, -2.1, -3.1), strict=True)))
     assert {(row["log_likelihood_of_no_action"], row["log_likelihood_unrelated"]) for row in rows} == {(-2.0, -1.0)}
+    assert {row["explained_best_by"] for row in rows} == {"action"}
     shown = succeeded(intervae("attribute", tmp_path / "run", *pictures, "--device", "cpu")).out.splitlines()
     assert [line.split() for line in shown] == [[row["action"], f"{row['probability']:.3f}"] for row in rows]
 
 
 @pytest.mark.parametrize(
-    ("fits", "words"),
+    ("fits", "best", "words"),
     [
-        ((-0.5, -0.2, -1.0), "note: that nothing was done explains the two pictures better than any action"),
-        ((-2.0, -3.0, -1.0), "note: the second picture is likelier as an unrelated one"),
-        ((-2.0, -1.5, -1.0), "note: the second picture is likelier as an unrelated one"),
+        ((-0.5, -0.2, -1.0), "no action", "note: that nothing was done explains the two pictures better than any action"),
+        ((-2.0, -3.0, -1.0), "unrelated", "note: the second picture is likelier as an unrelated one"),
+        ((-2.0, -1.5, -1.0), "unrelated", "note: the second picture is likelier as an unrelated one"),
     ],
 )
 def test_pictures_that_no_action_explains_are_noted(
-    fits: tuple[float, float, float], words: str, data: Dataset, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fits: tuple[float, float, float], best: str, words: str, data: Dataset, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model.save(tmp_path / "run")
     explained(monkeypatch, *fits)
@@ -79,7 +80,7 @@ def test_pictures_that_no_action_explains_are_noted(
     assert output.code == 0
     assert output.err.startswith(words)
     assert len(output.err.splitlines()) == 1
-    assert len(json.loads(output.out)) == 4
+    assert [row["explained_best_by"] for row in json.loads(output.out)] == [best] * 4
 
 
 def test_a_picture_and_itself_are_noted(data: Dataset, model: Model, tmp_path: Path) -> None:
@@ -90,6 +91,7 @@ def test_a_picture_and_itself_are_noted(data: Dataset, model: Model, tmp_path: P
     assert output.err.startswith("note: the run sees no difference between the two pictures")
     assert isinstance(model, CTVAE)
     alone = model.explain(data.test.images[:1], data.test.images[:1])
+    assert json.loads(output.out)[0]["explained_best_by"] == "same codes"
     assert json.loads(output.out)[0]["log_likelihood_of_no_action"] == pytest.approx(alone.none.item(), rel=1e-4)
 
 

@@ -164,23 +164,35 @@ def attribute(
     chances = model.attribute(pictures[:1], pictures[1:])[0].tolist()
     assert isinstance(model, CTVAE)  # the only one that answers attribute()
     found = model.explain(pictures[:1], pictures[1:])
-    alone = {"log_likelihood_of_no_action": found.none.item(), "log_likelihood_unrelated": found.unrelated.item()}
     same = bool((model.codes(pictures[:1]) == model.codes(pictures[1:])).all())
-    _note(_doubts_of_pair(same, found.actions.max().item(), found.none.item(), found.unrelated.item()))
+    best = _explained_best_by(same, found.actions.max().item(), found.none.item(), found.unrelated.item())
+    _note([DOUBTS[best]] if best in DOUBTS else [])
+    alone = {"log_likelihood_of_no_action": found.none.item(), "log_likelihood_unrelated": found.unrelated.item(), "explained_best_by": best}
     ranked = sorted(zip(chances, model.spec.actions, found.actions[0].tolist(), strict=True), reverse=True)
     rows = [
-        {"action": name, "probability": chance if as_json else f"{chance:.3f}", "log_likelihood": fit, **alone}  # for each code place
+        {
+            "action": name,
+            "probability": chance if as_json else f"{chance:.3f}",
+            "log_likelihood": fit,
+            **alone,
+            "explained_best_by": best,
+        }  # for each code place
         for chance, name, fit in ranked
     ]
     print_rows(rows, ("action", "probability"), as_json)
 
 
-def _doubts_of_pair(same: bool, action: float, none: float, unrelated: float) -> list[str]:
-    """Whether an action is told that may not have been: log-likelihoods of the codes after under the best action, none, and any picture."""
+DOUBTS = {  # where an action is told that may not have been, by what explains the pair best
+    "same codes": "the run sees no difference between the two pictures (they have the same codes), so the probabilities say nothing.",
+    "no action": "that nothing was done explains the two pictures better than any action does; trust the probabilities little.",
+    "unrelated": "the second picture is likelier as an unrelated one than as what any action makes of the first; trust the probabilities little.",
+}
+
+
+def _explained_best_by(same: bool, action: float, none: float, unrelated: float) -> str:
+    """What explains a pair best, by log-likelihoods of the codes after under the best action, none, and any picture: `action`, or one of `DOUBTS`."""
     if same:
-        return ["the run sees no difference between the two pictures (they have the same codes), so the probabilities say nothing."]
+        return "same codes"
     if none > max(action, unrelated):
-        return ["that nothing was done explains the two pictures better than any action does; trust the probabilities little."]
-    if unrelated > action:
-        return ["the second picture is likelier as an unrelated one than as what any action makes of the first; trust the probabilities little."]
-    return []
+        return "no action"
+    return "unrelated" if unrelated > action else "action"
