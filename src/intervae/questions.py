@@ -170,13 +170,7 @@ def attribute(
     alone = {"log_likelihood_of_no_action": found.none.item(), "log_likelihood_unrelated": found.unrelated.item(), "explained_best_by": best}
     ranked = sorted(zip(chances, model.spec.actions, found.actions[0].tolist(), strict=True), reverse=True)
     rows = [
-        {
-            "action": name,
-            "probability": chance if as_json else f"{chance:.3f}",
-            "log_likelihood": fit,
-            **alone,
-            "explained_best_by": best,
-        }  # for each code place
+        {"action": name, "probability": chance if as_json else f"{chance:.3f}", "log_likelihood": fit, **alone}  # for each code place
         for chance, name, fit in ranked
     ]
     print_rows(rows, ("action", "probability"), as_json)
