@@ -190,6 +190,7 @@ def test_what_a_graph_costs_goes_by_rows_of_parents() -> None:
     assert torch.allclose(found.kl.double(), (chances * (2 * chances).log() + (1 - chances) * (2 - 2 * chances).log()).sum((2, 3)), rtol=1e-4)
     by_row = -torch.log1p(-(1 - chances).prod(3)).sum(2)
     assert torch.allclose(found.dependency.double(), by_row, rtol=1e-2, atol=1e-5)
+    assert torch.allclose(found.masked, torch.sigmoid(graph.mask_logits).sum(2))
     lonely = torch.full((PLACES, PLACES), -6.0)
     lonely[:, 0] = 6.0  # everybody has the parent 0, and only 0 has children
     assert dependency_loss(lonely) < 0.1 < dependency_loss(lonely.T)
@@ -371,6 +372,25 @@ def test_it_learns_a_world_and_its_graph() -> None:
         assert found[expected == 1].min() > 0.9
         assert found.diagonal().mean() < 0.1
         assert found[never].mean() < 0.45
+
+
+def test_a_mask_that_costs_is_open_where_the_action_needs_other_parents_only() -> None:
+    """To shift, a variable reads another than itself; to exchange two values it reads what it reads without an action."""
+    made, rng = layer(width=32, edge_width=16), generator()
+    optimiser = torch.optim.Adam(made.parameters(), 5e-3)
+    for _ in range(300):
+        x, y, action = world(64, rng)
+        found = made.modes(x, y, action, made.draw(64, rng, x.device))
+        acted = found.actions.gather(1, action[:, None])[:, 0]
+        loss = (-acted - found.standard + 0.2 * found.norm.sum(1) + 0.3 * found.identity_graph + 0.1 * found.masked[:, 1]).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    x, y, action = world(512, rng)
+    assert (made.score(x, y, action).log_likelihood > -0.5).float().mean() > 0.97
+    mask = torch.sigmoid(made.graph(made.nodes(x), None).mask_logits).mean((0, 2))  # of each action
+    assert mask[:2].min() > 0.7
+    assert mask[2] < 0.1
 
 
 # ---- the GPU --------------------------------------------------------------------------------------------------------

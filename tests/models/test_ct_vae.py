@@ -119,7 +119,7 @@ def test_the_use_of_the_codes_is_reported(trained: CTVAE, data: Dataset) -> None
 
 # ---- the three modes ------------------------------------------------------------------------------------------------
 def test_the_loss_is_the_weighted_sum_of_the_modes(data: Dataset) -> None:
-    model = tiny(data, attribution=2.0, standard=0.5, identity=0.03, edge_kl=0.01, edge_norm=0.02, dependency=0.3).eval()
+    model = tiny(data, attribution=2.0, standard=0.5, identity=0.03, edge_kl=0.01, edge_norm=0.02, dependency=0.3, mask_norm=0.2).eval()
     batch = pairs_of(model, data)
     terms = {name: value.item() for name, value in model.transition_loss(batch).items()}
     x, y, action = batch["codes"].long(), batch["after_codes"].long(), batch["action"]
@@ -133,7 +133,9 @@ def test_the_loss_is_the_weighted_sum_of_the_modes(data: Dataset) -> None:
     )  # Eq. 10, of joint likelihoods
     assert terms["edge_norm"] == pytest.approx((alone.norm.mean() + every.norm[rows, action].mean()).item() / 2, rel=1e-4)
     weights = {"action": 1.0, "standard": 0.5, "causal": 2.0, "identity_codes": 0.03, "identity_graph": 0.03, "edge_kl": 0.01, "edge_norm": 0.02}
-    assert terms["loss"] == pytest.approx(sum(weight * terms[name] for name, weight in weights.items()) + 0.3 * terms["dependency"], rel=1e-4)
+    weights |= {"dependency": 0.3, "mask_norm": 0.2}
+    assert terms["mask_norm"] == pytest.approx(every.masked[rows, action].mean().item(), rel=1e-4)
+    assert terms["loss"] == pytest.approx(sum(weight * terms[name] for name, weight in weights.items()), rel=1e-4)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.01])
@@ -149,8 +151,10 @@ def test_in_training_a_share_of_the_pairs_serves_all_modes_and_every_pair_the_ac
     assert terms["action"] == pytest.approx(-every.log_likelihood[rows, action].mean().item(), rel=1e-4)
     assert terms["standard"] == pytest.approx(-alone.log_likelihood[:first].mean().item(), rel=1e-4)
     assert terms["causal"] == pytest.approx(-every.log_likelihood.log_softmax(1)[rows, action][:first].mean().item(), rel=1e-4)
-    for name, of_all, of_none in zip(("edge_kl", "edge_norm", "dependency"), every[1:], alone[1:], strict=True):
+    for name, of_all, of_none in zip(("edge_kl", "edge_norm", "dependency"), every[1:4], alone[1:4], strict=True):
         assert terms[name] == pytest.approx((of_all[rows, action].mean() + of_none[:first].mean()).item() / 2, rel=1e-4, abs=1e-6)
+    assert terms["mask_norm"] == pytest.approx(every.masked[rows, action].mean().item(), rel=1e-4)
+    assert alone.masked.max() < 1e-6  # no action intervenes on nothing
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5])

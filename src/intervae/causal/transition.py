@@ -62,6 +62,7 @@ class Score(NamedTuple):
     kl: Tensor  # (B, G) Eq. 11-13
     norm: Tensor  # (B, G) Eq. 14
     dependency: Tensor  # (B, G) Eq. 15
+    masked: Tensor  # (B, G) expected number of variables that are intervened on
 
 
 class Modes(NamedTuple):
@@ -74,6 +75,7 @@ class Modes(NamedTuple):
     kl: Tensor  # (B, 2) Eq. 11-13, of the graphs of no action and of the true one
     norm: Tensor  # (B, 2) Eq. 14
     dependency: Tensor  # (B, 2) Eq. 15
+    masked: Tensor  # (B, 2) expected number of variables that are intervened on
 
 
 # ---- the mathematics of graphs --------------------------------------------------------------------------------------
@@ -282,11 +284,12 @@ class CausalTransition(nn.Module):
         nodes = self.nodes(codes)
         graph = self.graph(nodes, action, draw)
         logits = self.logits(codes, nodes, graph.edges, action, None if draw is None else draw.noise)
-        return joint_log_likelihood(logits, after), *self._costs(graph.edge_logits, graph.edges)
+        return joint_log_likelihood(logits, after), *self._costs(graph.edge_logits, graph.edges, graph.mask_logits)
 
-    def _costs(self, edge_logits: Tensor, edges: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What graphs (B, G, n, n) cost: Eq. 11-13, 14 and 15, (B, G) each."""
-        return bernoulli_kl(edge_logits, self.prior).sum((2, 3)), edges.sum((2, 3)), dependency_loss(edge_logits)
+    def _costs(self, edge_logits: Tensor, edges: Tensor, mask_logits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What graphs (B, G, n, n) and masks (B, G, n) cost: Eq. 11-13, 14, 15, and the size of the mask, (B, G) each."""
+        divergence = bernoulli_kl(edge_logits, self.prior).sum((2, 3))
+        return divergence, edges.sum((2, 3)), dependency_loss(edge_logits), mask_logits.sigmoid().sum(2)
 
     def _modes(self, codes: Tensor, after: Tensor, action: Tensor, draw: Draw | None) -> tuple[Tensor, ...]:
         nodes, one = self.nodes(codes), torch.eye(self.places, device=codes.device)
@@ -296,8 +299,9 @@ class CausalTransition(nn.Module):
         logits = self._logits(codes, nodes, edges, torch.cat([begun, begun[:1]])[None], None if draw is None else draw.noise)
         wanted = torch.stack([codes, *[after] * self.actions, codes], dim=1)  # (B, A + 2, n)
         found = joint_log_likelihood(logits, wanted)
-        of = torch.stack([torch.zeros_like(action), action + 1], dim=1)[..., None, None].expand(-1, -1, self.places, self.places)
-        costs = self._costs(graph.edge_logits.gather(1, of), graph.edges.gather(1, of))
+        of = torch.stack([torch.zeros_like(action), action + 1], dim=1)[..., None].expand(-1, -1, self.places)
+        edges_of = of[..., None].expand(-1, -1, -1, self.places)
+        costs = self._costs(graph.edge_logits.gather(1, edges_of), graph.edges.gather(1, edges_of), graph.mask_logits.gather(1, of))
         return found[:, 1:-1], found[:, 0], -found[:, -1], (graph.edges[:, 0] - one).square().sum((1, 2)), *costs
 
 

@@ -52,6 +52,7 @@ class CTVAESettings(MCQVAESettings):
     edge_kl: float = 1e-3  # weight of the divergence from it, Eq. 11-13; 1 is the bound itself
     edge_norm: float = 1e-3  # weight of the number of edges, Eq. 14
     dependency: float = 0.1  # weight of the wish that every variable has a parent, Eq. 15
+    mask_norm: float = 0.1  # weight of the number of variables that an action intervenes on; 0, as in the paper, leaves masks as they come
     graph_samples: int = 0  # graphs that an answer averages over; 0 takes the most probable one
     transition_epochs: int = 40  # passes over the pairs of pictures
     transition_batch: int = 128  # pairs in a step
@@ -63,7 +64,7 @@ class CTVAESettings(MCQVAESettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, width=1, heads=1, rounds=0, edge_width=1, noise=0, attribution=0, standard=0, identity=0, edge_kl=0, edge_norm=0)
-        at_least(self, dependency=0, graph_samples=0, transition_batch=1, weight_decay=0, picture_epochs=0)
+        at_least(self, dependency=0, mask_norm=0, graph_samples=0, transition_batch=1, weight_decay=0, picture_epochs=0)
         if self.width % self.heads:
             raise UsageError(f"width={self.width} cannot be shared out among {self.heads} heads; use a multiple of heads.")
         if not 0 < self.causal_share <= 1:
@@ -190,13 +191,13 @@ class CTVAE(MCQVAE):
         first = max(1, round(settings.causal_share * len(x))) if self.training else len(x)
         found = layer.modes(x[:first], y[:first], action[:first], _rows(draw, slice(0, first)))
         acted = [found.actions.gather(1, action[:first, None])[:, 0]]
-        costs = [found.kl, found.norm, found.dependency]
+        costs = [found.kl, found.norm, found.dependency, found.masked]
         alone, under = [part[:, 0] for part in costs], [part[:, 1] for part in costs]  # of no action, and of the true one
         if first < len(x):
             rest = layer.score(x[first:], y[first:], action[first:], _rows(draw, slice(first, None)))
             acted.append(rest.log_likelihood[:, 0])
             under = [torch.cat([part, more[:, 0]]) for part, more in zip(under, rest[1:], strict=True)]
-        kl, norm, dependency = ((one.mean() + other.mean()) / 2 for one, other in zip(alone, under, strict=True))
+        kl, norm, dependency = ((one.mean() + other.mean()) / 2 for one, other in zip(alone[:3], under[:3], strict=True))
         terms = {
             "standard": -found.standard.mean(),
             "action": -torch.cat(acted).mean(),
@@ -206,8 +207,18 @@ class CTVAE(MCQVAE):
             "edge_kl": kl,
             "edge_norm": norm,
             "dependency": dependency,
+            "mask_norm": under[3].mean(),
         }
-        weights = (settings.standard, 1.0, settings.attribution, *[settings.identity] * 2, settings.edge_kl, settings.edge_norm, settings.dependency)
+        weights = (
+            settings.standard,
+            1.0,
+            settings.attribution,
+            *[settings.identity] * 2,
+            settings.edge_kl,
+            settings.edge_norm,
+            settings.dependency,
+            settings.mask_norm,
+        )
         loss = torch.stack([weight * term for weight, term in zip(weights, terms.values(), strict=True)]).sum()
         return {"loss": loss, **terms, "action_accuracy": (found.actions.argmax(1) == action[:first]).float().mean()}
 
