@@ -158,6 +158,72 @@ def test_of_two_codes_in_one_spot_the_one_in_use_is_chosen() -> None:
     assert made.merged[1].tolist() == [False, True, True, True]
 
 
+def settled(codes: list[list[float]], uses: list[float]) -> Quantiser:
+    """One codebook in training, its codes of two dims where they are and used as said."""
+    made = Quantiser(1, len(codes), 2).train()
+    made.codes.copy_(torch.tensor([codes]))
+    made.uses.copy_(torch.tensor([uses]))
+    made.sums.copy_(made.codes * made.uses[..., None])
+    return made
+
+
+def test_the_double_that_is_used_less_starts_anew_at_what_no_code_is_next_to() -> None:
+    made = settled([[0.0, 0.0], [5.0, 0.0], [0.01, 0.0], [0.0, 5.0]], [0.2, 0.25, 0.3, 0.25])
+    places = torch.tensor([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0], [9.0, 9.0]])
+    made(places.T.reshape(1, 2, 2, 2), torch.Generator().manual_seed(0))
+    made.update()
+    assert torch.allclose(made.codes[0], torch.tensor([[9.0, 9.0], [5.0, 0.0], [0.01, 0.0], [0.0, 5.0]]), atol=0.2)
+
+
+def test_no_two_codes_start_in_one_spot_or_beside_a_living_one() -> None:
+    made = settled([[0.0, 0.0], [5.0, 0.0], [70.0, 0.0], [80.0, 0.0], [90.0, 0.0]], [0.5, 0.5, 0.0, 0.0, 0.0])
+    places = torch.tensor([[0.0, 0.0], [5.0, 0.0], [9.0, 9.0], [9.0, 9.0]])
+    made(places.T.reshape(1, 2, 2, 2), torch.Generator().manual_seed(0))
+    made.update()
+    assert ((made.codes[0] - 9).abs() < 1e-3).all(1).sum() == 1
+    assert (made.codes[0, 2:, 0] >= 70).sum() == 2  # the others wait
+
+
+@pytest.mark.parametrize("living", [slice(0, 8), slice(8, 16)])
+def test_dead_codes_of_any_number_get_the_new_places(living: slice) -> None:
+    made = Quantiser(1, 16, 2).train()
+    made.codes.fill_(1e3)
+    made.codes[0, living] = torch.stack([torch.arange(8.0), torch.zeros(8)], dim=1)
+    made.uses[0, living] = 1 / 8
+    made.sums.copy_(made.codes * made.uses[..., None])
+    old, new = torch.cartesian_prod(torch.arange(8.0), torch.zeros(1)).repeat(15, 1), torch.tensor([[3.0, 50.0], [4.0, -50.0], *[[1.0, 0.0]] * 6])
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        made(torch.cat([old, new]).T.reshape(1, 2, 8, 16), generator)
+        made.update()
+    for spot in new[:2]:
+        assert (made.codes[0] - spot).norm(dim=1).min() < 0.1
+
+
+def test_a_code_gives_way_only_to_one_that_stays() -> None:
+    """Of a chain 0 - 0.4 - 0.8 the ends are no doubles: without the first, who is next to it?"""
+    far = [[20.0 * math.cos(angle), 20.0 * math.sin(angle)] for angle in range(5)]
+    made = settled([[0.0, 0.0], [0.4, 0.0], [0.8, 0.0], *far], [0.1, 0.15, 0.25, *[0.1] * 5])
+    made.merge()
+    assert made.merged[0].tolist() == [False, True, False, *[False] * 5]
+
+
+def test_codes_that_nobody_uses_do_not_make_doubles_of_the_others() -> None:
+    used = torch.randn(12, 2, generator=torch.Generator().manual_seed(0)).tolist()
+    made = settled([*used, *[[30.0 * math.cos(k), 30.0 * math.sin(k)] for k in range(52)]], [*[1 / 12] * 12, *[0.0] * 52])
+    made.merge()
+    assert not made.merged[0, :12].any()
+
+
+def test_a_second_training_has_all_codes_again() -> None:
+    made = settled([[0.0, 0.0], [5.0, 0.0], [0.01, 0.0], [0.0, 5.0]], [0.2, 0.25, 0.3, 0.25])
+    made.merge()
+    assert made.merged.any()
+    made(torch.randn(4, 2, 2, 2, generator=torch.Generator().manual_seed(0)))
+    made.update()
+    assert not made.merged.any()
+
+
 def test_the_same_generator_gives_the_same_restarts() -> None:
     ends = []
     for seed in (0, 0, 1):

@@ -42,7 +42,7 @@ class MCQVAESettings:
     reach: Literal["local", "near", "wide"] = "local"  # what a code sees: its patch alone, the patches next to it too, or far around (the authors')
     commitment: float = 0.25  # weight of the distance between features and codes, in units of the squared pixel error [beta]
     code_decay: float = 0.99  # of the moving averages that the codes are
-    restart: float = 0.1  # a code used less than this share of equal use starts anew; 0 never restarts one
+    restart: float = 0.1  # a code used less than this share of equal use, or in one spot with another, starts anew; 0 never restarts one
     likelihood: Likelihood = "bernoulli"  # of the pixels; under the others a decoder that has painted all white (Cars3D) does not learn on
     scale: float = 0.1  # of a gaussian or laplace likelihood
     epochs: int = 20
@@ -212,6 +212,7 @@ class MCQVAE(Model):
 
     @torch.no_grad()
     def measure_marginals(self, data: Dataset, seed: int) -> None:
+        """Count how often each place has which code, after doubles among the codes have given way."""
         self.quantiser.merge()
         codes = self.split_codes(data.train).long()
         counts = torch.zeros_like(self.marginals).scatter_add_(1, codes.T.contiguous(), torch.ones_like(codes.T, dtype=torch.float32).contiguous())

@@ -106,32 +106,48 @@ class Quantiser(nn.Module):
     def _fresh(self, parts: Tensor, distances: Tensor, generator: torch.Generator | None) -> Tensor:
         """Features of the batch for codes to start at, (K, S, d), drawn without replacement as far as there are enough."""
         uniform = torch.rand(distances.shape, device=distances.device, generator=generator)
-        far = distances.where(distances > self._alike(self.codes)[:, None], 0.0)  # the others would be doubles
+        far = distances.where(distances > self._alike(self.codes, self._living())[:, None], 0.0)  # the others would be doubles
         scores = (far + 1e-12).log() - (-(uniform.clamp(1e-6, 1 - 1e-6)).log()).log()  # the Gumbel trick
         order = scores.topk(min(self.size, distances.shape[1]), dim=1).indices
         order = order[:, torch.arange(self.size, device=order.device) % order.shape[1]]
         return parts.gather(1, order[..., None].expand(-1, -1, self.dims))
 
-    def _alike(self, codes: Tensor) -> Tensor:
-        """The squared distance below which codes (K, S, d) are doubles, (K,)."""
-        spread = (codes - codes.mean(1, keepdim=True)).square().sum(2).mean(1)
+    def _living(self) -> Tensor:
+        """Which codes are in use, (K, S)."""
+        return self.uses >= max(self.restart, EPSILON) / self.size
+
+    def _alike(self, codes: Tensor, living: Tensor) -> Tensor:
+        """The squared distance up to which codes (K, S, d) are doubles, by the spread of the living ones (K, S), (K,)."""
+        weight = living[..., None].to(codes.dtype)
+        count = weight.sum(1, keepdim=True).clamp(min=1)
+        centre = (weight * codes).sum(1, keepdim=True) / count
+        spread = (weight * (codes - centre).square()).sum((1, 2)) / count[:, 0, 0]
         return (ALIKE * self.size ** (-1 / self.dims)) ** 2 * spread
 
-    def _doubles(self, codes: Tensor, uses: Tensor) -> Tensor:
+    def _doubles(self, codes: Tensor, uses: Tensor, alike: Tensor) -> Tensor:
         """Which codes (K, S, d) have a double that is used more (K, S), or as much and comes first, (K, S)."""
         place = torch.arange(self.size, device=codes.device)
         more, same = uses[:, None] > uses[..., None], uses[:, None] == uses[..., None]
-        near = _squared_distances(codes, codes) <= self._alike(codes)[:, None, None]
+        near = _squared_distances(codes, codes) <= alike[:, None, None]
         return (near & (more | same & (place < place[:, None]))).any(2)
 
     @torch.no_grad()
     def merge(self) -> None:
-        """Let every code give way to its double, once the codes no longer move."""
-        self.merged.copy_(self._doubles(self.codes, self.uses))
+        """Let codes give way to doubles that are used more and stay themselves, once the codes no longer move."""
+        near = _squared_distances(self.codes, self.codes) <= self._alike(self.codes, self._living())[:, None, None]
+        near, order = near.cpu(), self.uses.argsort(dim=1, descending=True, stable=True).tolist()
+        stay = torch.zeros(self.codebooks, self.size, dtype=torch.bool)
+        for book, codes in enumerate(order):
+            for code in codes:
+                stay[book, code] = not bool((near[book, code] & stay[book]).any())
+        self.merged.copy_(~stay)
 
     @torch.no_grad()
     def update(self) -> None:
-        """Move uses, sums and codes towards the last batch, and start anew the codes that fell out of use; belongs into `Phase.after_step`."""
+        """Move uses, sums and codes towards the last batch, and start doubles anew and what fell out of use; belongs into `Phase.after_step`.
+
+        Where a batch has no place that is far enough from all codes, they wait for the next one.
+        """
         if self.seen is None:
             return
         parts, indices, fresh = self.seen
@@ -144,11 +160,15 @@ class Quantiser(nn.Module):
         codes = torch.where(self.uses[..., None] > EPSILON * share, self.sums / self.uses.clamp(min=EPSILON * share)[..., None], self.codes)
         dead, trust = self.uses < self.restart * share, TRUST * self.restart * share
         if self.restart:
-            dead = dead | self._doubles(codes, self.uses)
-            dead = dead & ~self._doubles(torch.where(dead[..., None], fresh, codes), torch.where(dead, -1.0, self.uses))  # no two in one spot
+            alike = self._alike(torch.where(dead[..., None], fresh, codes), torch.ones_like(dead))
+            dead = dead | self._doubles(codes, self.uses, alike)
+            turn = (dead.cumsum(1) - 1).clamp(min=0)  # the first of the dead takes what was drawn first
+            fresh = fresh.gather(1, turn[..., None].expand_as(fresh))
+            dead = dead & ~self._doubles(torch.where(dead[..., None], fresh, codes), torch.where(dead, -1.0, self.uses), alike)  # no two in one spot
         self.codes.copy_(torch.where(dead[..., None], fresh, codes))
         self.uses.copy_(torch.where(dead, torch.full_like(self.uses, trust), self.uses))
         self.sums.copy_(torch.where(dead[..., None], fresh * trust, self.sums))
+        self.merged.zero_()  # of an earlier training
 
 
 def _squared_distances(parts: Tensor, codes: Tensor, never: Tensor | None = None) -> Tensor:
