@@ -69,6 +69,9 @@ def test_a_predictor_finds_an_action_that_changes_more_or_nothing(rooms, monkeyp
     monkeypatch.setattr("intervae.experiments.ctvae._predictor", lambda *_: predict)
     true, idle, more = (others(Oracle(rooms, **how), rooms, 0, 250, (16, 32, 32)) for how in ({}, {"idle": True}, {"besides": 0}))
     assert true["others_worse"] == pytest.approx(0.0, abs=2.0)
+    pairs = rooms.transitions.test
+    fewer = replace(rooms, transitions=replace(rooms.transitions, test=pairs[pairs.action != 0]))  # an action without a test pair
+    assert others(Oracle(rooms), fewer, 0, 250, (16, 32, 32))["others_worse"] == pytest.approx(0.0, abs=2.0)
     assert true["predictor_error"] == pytest.approx(true["others_error_reconstructed"], abs=3.0)
     assert true["predictor_error"] < 5
     blind = fit_predictor(rooms, "cpu", 1, (16, 32, 32))
