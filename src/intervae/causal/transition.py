@@ -166,7 +166,8 @@ class CausalTransition(nn.Module):
     def nodes(self, codes: Tensor) -> Tensor:
         """Code numbers (B, n) to descriptions of the variables L_x, code and place, (B, n, w); none knows of another."""
         book = torch.arange(self.places, device=codes.device) // (self.places // self.codebooks)
-        known = self.code[book * self.codes + codes] + self.place
+        # not self.code[...]: on a GPU its gradient would add up the thousands of places with the code of the background one after another
+        known = functional.embedding(book * self.codes + codes, self.code) + self.place
         return self.describe_norm(self.describe(known))
 
     def draw(self, batch: int, generator: torch.Generator | None, device: torch.device) -> Draw:
