@@ -201,9 +201,9 @@ def test_dead_codes_of_any_number_get_the_new_places(living: slice) -> None:
 
 
 def test_a_code_gives_way_only_to_one_that_stays() -> None:
-    """Of a chain 0 - 0.4 - 0.8 the ends are no doubles: without the first, who is next to it?"""
+    """Of a chain 0 - 2.5 - 5 the ends are no doubles: without the first, who is next to it?"""
     far = [[20.0 * math.cos(angle), 20.0 * math.sin(angle)] for angle in range(5)]
-    made = settled([[0.0, 0.0], [0.4, 0.0], [0.8, 0.0], *far], [0.1, 0.15, 0.25, *[0.1] * 5])
+    made = settled([[0.0, 0.0], [2.5, 0.0], [5.0, 0.0], *far], [0.1, 0.15, 0.25, *[0.1] * 5])
     made.merge()
     assert made.merged[0].tolist() == [False, True, False, *[False] * 5]
 
@@ -213,6 +213,17 @@ def test_codes_that_nobody_uses_do_not_make_doubles_of_the_others() -> None:
     made = settled([*used, *[[30.0 * math.cos(k), 30.0 * math.sin(k)] for k in range(52)]], [*[1 / 12] * 12, *[0.0] * 52])
     made.merge()
     assert not made.merged[0, :12].any()
+
+
+def test_codes_close_together_are_no_doubles_because_others_are_far_away() -> None:
+    """As on dSprites, where the patches of an edge are many and alike, and empty ones lie far from them."""
+    line = [[0.1 * k, 0.0] for k in range(14)]
+    made = settled([*line, [100.0, 0.0], [0.0, 100.0]], [1 / 16] * 16)
+    made.merge()
+    assert not made.merged.any()
+    made.codes[0, 3] = made.codes[0, 4] + 0.01
+    made.merge()
+    assert made.merged[0].nonzero().flatten().tolist() == [4]
 
 
 def test_a_second_training_has_all_codes_again() -> None:

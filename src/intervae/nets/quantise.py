@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 EPSILON = 1e-5  # of equal use: a code that is used less keeps its place
-ALIKE = 0.1  # of the width of a cell, spread S^(-1/d): two codes nearer to each other are doubles, which rounding alone would decide between
+ALIKE = 0.2  # of what lies between a code and the next one (TYPICAL): two nearer to each other are doubles, which rounding alone would decide between
+TYPICAL = 0.75  # the quantile of these distances: neither that of doubles, if there are many, nor that of a code far out
 TRUST = 2.0  # times the use below which a code is dead is what a fresh one starts with, so that it has log(2) / (1 - decay) steps to be found
 
 
@@ -117,12 +118,14 @@ class Quantiser(nn.Module):
         return self.uses >= max(self.restart, EPSILON) / self.size
 
     def _alike(self, codes: Tensor, living: Tensor) -> Tensor:
-        """The squared distance up to which codes (K, S, d) are doubles, by the spread of the living ones (K, S), (K,)."""
-        weight = living[..., None].to(codes.dtype)
-        count = weight.sum(1, keepdim=True).clamp(min=1)
-        centre = (weight * codes).sum(1, keepdim=True) / count
-        spread = (weight * (codes - centre).square()).sum((1, 2)) / count[:, 0, 0]
-        return (ALIKE * self.size ** (-1 / self.dims)) ** 2 * spread
+        """The squared distance up to which codes (K, S, d) are doubles, by that of the living ones (K, S) to the next spot of another, (K,)."""
+        distances = _squared_distances(codes, codes)
+        itself = torch.eye(self.size, dtype=torch.bool, device=codes.device)
+        others = living[:, None] & living[..., None] & ~itself & (distances > 0)
+        nearest = distances.masked_fill(~others, torch.inf).amin(2).sort(dim=1).values  # (K, S), the dead at the end
+        typical = (TYPICAL * (living.sum(1) - 1)).long().clamp(min=0)
+        distance = nearest.gather(1, typical[:, None])[:, 0]
+        return torch.where(distance.isfinite(), ALIKE**2 * distance, 0.0)
 
     def _doubles(self, codes: Tensor, uses: Tensor, alike: Tensor) -> Tensor:
         """Which codes (K, S, d) have a double that is used more (K, S), or as much and comes first, (K, S)."""
