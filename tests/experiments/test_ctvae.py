@@ -87,7 +87,7 @@ def test_a_predictor_finds_an_action_that_changes_more_or_nothing(rooms, monkeyp
 
 
 class Seer(Oracle):
-    """A model whose mask is exactly what an action changes, turned round, or nothing in particular."""
+    """A model whose mask is exactly what an action changes, turned round, or nothing in particular; what it expects to change is the opposite."""
 
     def __init__(self, data, turn: float) -> None:
         super().__init__(data)
@@ -105,11 +105,17 @@ class Seer(Oracle):
         before, then = (self.near.images(rows)[:, :, ::4, ::4].long().sum(1).flatten(1) for rows in (nodes, after))
         return Chances(torch.full((len(nodes), 16, 16), 0.25), 0.5 + self.turn * ((before != then).float() - 0.5))
 
+    def changes(self, codes: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        return 1 - self.chances(self.nodes(codes), action).mask
+
 
 def test_a_mask_is_judged_by_the_codes_that_change(rooms):
     right, wrong, flat = (selectivity(Seer(rooms, turn), rooms, 0) for turn in (1.0, -1.0, 0.0))
     assert (right["mask_auc"], wrong["mask_auc"], flat["mask_auc"]) == (1.0, 0.0, 0.5)
+    assert (right["change_auc"], wrong["change_auc"], flat["change_auc"]) == (0.0, 1.0, 0.5)
     assert right["edges_open"] == 0.25
+    assert 0 < right["mask_open"] < 0.5 < wrong["mask_open"] < 1
+    assert flat["mask_open"] == 0.5
 
 
 def test_a_small_job_gives_every_number_of_the_table(tmp_path):

@@ -341,6 +341,7 @@ def test_the_mechanism_of_an_action_is_a_mean_over_pictures(trained: CTVAE, data
     parts = [trained.mechanism(image, "colour+1") for image in images]
     assert torch.allclose(whole.edges, torch.stack([p.edges for p in parts]).mean(0), atol=1e-5)
     assert torch.allclose(whole.mask, torch.stack([p.mask for p in parts]).mean(0), atol=1e-5)
+    assert torch.allclose(whole.changes, torch.stack([p.changes for p in parts]).mean(0), atol=1e-5)
     assert trained.mechanism(images).mask.max() < 1e-6  # no action intervenes nowhere
 
 

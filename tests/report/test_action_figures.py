@@ -105,9 +105,10 @@ def test_the_mechanisms_drawn_are_the_models_own(data: Dataset, model: CTVAE, mo
     for panel in drawn["given"]:
         found = model.mechanism(data.test.images, panel.label)
         assert torch.allclose(panel.edges, found.edges, atol=1e-5)
-        assert panel.mask.shape == (2, 3, 4)
-        for book, row, column in itertools.product(range(2), range(3), range(4)):
-            assert panel.mask[book, row, column].item() == pytest.approx(found.mask[12 * book + 4 * row + column].item(), abs=1e-5)
+        for shown, own in ((panel.mask, found.mask), (panel.changes, found.changes)):
+            assert shown.shape == (2, 3, 4)
+            for book, row, column in itertools.product(range(2), range(3), range(4)):
+                assert shown[book, row, column].item() == pytest.approx(own[12 * book + 4 * row + column].item(), abs=1e-5)
         assert (found.edges - found.edges.T).abs().max() > 1e-2  # otherwise the above shows nothing
         assert (found.mask - (1 - found.mask)).abs().max() > 1e-2
 

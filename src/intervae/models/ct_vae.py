@@ -45,14 +45,14 @@ class CTVAESettings(MCQVAESettings):
     noise: int = 0  # dims of the noise at every node; 0 where an action has one outcome only [z]
     temperature: float = 1.0  # of the relaxation that gives edges their gradients
     causal_share: float = 0.25  # of a batch is asked about every action (standard and causal mode); the rest about its own, which costs far less
-    attribution: float = 1.0  # weight of the causal mode, Eq. 10
-    standard: float = 1.0  # weight of the standard mode, Eq. 6
-    identity: float = 0.01  # weight of the two losses that make no action the identity, Eq. 7 and 8
+    attribution: float = 0.3  # weight of the causal mode, Eq. 10; where few rows are asked, less of it keeps its noise small
+    standard: float = 0.1  # weight of the standard mode, Eq. 6
+    identity: float = 1e-3  # weight of the two losses that make no action the identity, Eq. 7 and 8
     edge_prior: float = 0.5  # probability of an edge before anything is learned
     edge_kl: float = 1e-3  # weight of the divergence from it, Eq. 11-13; 1 is the bound itself
     edge_norm: float = 1e-3  # weight of the number of edges, Eq. 14
     dependency: float = 0.1  # weight of the wish that every variable has a parent, Eq. 15
-    mask_norm: float = 0.1  # weight of the number of variables that an action intervenes on; 0, as in the paper, leaves masks as they come
+    mask_norm: float = 0.0  # weight of the number of variables that an action intervenes on; the paper has no such loss
     graph_samples: int = 0  # graphs that an answer averages over; 0 takes the most probable one
     transition_epochs: int = 40  # passes over the pairs of pictures
     transition_batch: int = 128  # pairs in a step
@@ -74,10 +74,15 @@ class CTVAESettings(MCQVAESettings):
 
 
 class Mechanism(NamedTuple):
-    """How an action works on some pictures, on average (Fig. 6): probabilities of the edges (n, n), row i for y_i, and of the mask (n,)."""
+    """How an action works on some pictures, on average (Fig. 6), in probabilities.
+
+    edges: (n, n), row i for y_i; mask: (n,) that a variable has the parents that the action gives it, not those of no action; changes: (n,) that
+    a code is another one after the action.
+    """
 
     edges: Tensor
     mask: Tensor
+    changes: Tensor
 
 
 class Explanations(NamedTuple):
@@ -308,15 +313,23 @@ class CTVAE(MCQVAE):
 
     @torch.no_grad()
     def mechanism(self, images: Any, action: Any = None) -> Mechanism:
-        """The graph and the intervention mask under an action (None for no action), averaged over the pictures (Fig. 6)."""
+        """The graph, the intervention mask and what changes under an action (None for no action), averaged over the pictures (Fig. 6)."""
         codes = self.codes(images)
         number = NONE if action is None else self.action_number(action)
-        edges, mask = torch.zeros(self.places, self.places, device=self.device), torch.zeros(self.places, device=self.device)
+        draws, sums = (
+            _Draws(self, None, 0),
+            [torch.zeros(shape, device=self.device) for shape in ((self.places, self.places), self.places, self.places)],
+        )
         for part in codes.split(QUERY_BATCH):
-            chances = self.transition.chances(self.transition.nodes(part), torch.full_like(part[:, 0], number))
-            edges += chances.edges.sum(0) / len(codes)
-            mask += chances.mask.sum(0) / len(codes)
-        return Mechanism(edges, mask)
+            asked = torch.full_like(part[:, 0], number)
+            chances = self.transition.chances(self.transition.nodes(part), asked)
+            for total, each in zip(sums, (*chances, self.changes(part, asked, draws)), strict=True):
+                total += each.sum(0) / len(codes)
+        return Mechanism(*sums)
+
+    def changes(self, codes: Tensor, action: Tensor, draws: _Draws | None = None) -> Tensor:
+        """The probability (B, n) that each of the codes (B, n) is another one after actions (B,)."""
+        return 1 - self._after(codes, action, draws).gather(2, codes[..., None])[..., 0]
 
     def action_number(self, action: Any) -> int:
         """The number of an action given by name or number."""

@@ -81,7 +81,7 @@ def _worded(variable: Variable, value: float) -> str:
 
 
 def _transition_figures(model: CTVAE, data: Dataset, out: Path) -> list[Path]:
-    """One picture under each action done again and again (the paper's Fig. 5), and the mask and graph of each action (its Fig. 6)."""
+    """One picture under each action done again and again (the paper's Fig. 5); what changes, the mask and the graph of each (its Fig. 6)."""
     written = [out / "actions.png", out / "mechanisms.png"]
     rows = action_rows(model, data)
     heads = ["input", *(str(t) for t in range(1, max(len(row.clips) for row in rows)))]
@@ -92,8 +92,10 @@ def _transition_figures(model: CTVAE, data: Dataset, out: Path) -> list[Path]:
     panels = []
     for action in model.spec.actions:
         found = model.mechanism(images, action)
-        panels.append(figures.MechanismPanel(action, found.edges, found.mask.unflatten(0, (model.settings.codebooks, *model.grid))))
-    title = f"Mask: where the action intervenes; graph: which codes before a code after reads. White is certain; mean of {len(images)} test pictures"
+        mask, changes = (each.unflatten(0, (model.settings.codebooks, *model.grid)) for each in (found.mask, found.changes))
+        panels.append(figures.MechanismPanel(action, found.edges, mask, changes))
+    title = "Changes: which codes become others; mask: which have parents that the action gives them; graph: which codes before a code after reads. "
+    title += f"White is certain; mean of {len(images)} test pictures"
     figures.mechanisms(written[1], panels, title=title)
     return written
 
