@@ -289,10 +289,11 @@ def _options(data: str) -> dict[str, Any]:
 
 
 def _copy_pictures(runs: Mapping[str, Path], path: Path) -> None:
-    """The pictures that the page shows, from the run of each job."""
+    """The pictures that the page shows, from the run of each job, named by its key or, in the quick form, by its variant."""
+    folders = {name.replace(" ", "-"): folder for name, folder in runs.items()}
     for name in _PICTURES:
         key, _, figure = name.rpartition("-")
-        made = runs[key] / "figures" / f"{figure}.png" if key in runs else None
+        made = folders[key] / "figures" / f"{figure}.png" if key in folders else None
         if made is not None and made.is_file():
             shutil.copyfile(made, path.with_name(f"{path.name}-{name}.png"))
 
@@ -302,6 +303,8 @@ _PICTURES = (
     *(f"{data}-ct-vae-actions" for data in _OURS),
     *(f"{data}-ct-vae-mechanisms" for data in _PAPER),
     *(f"{data}-mcq-vae-four-codebooks-reconstructions" for data in _OURS),
+    "small-grid-actions",
+    "small-grid-mechanisms",
 )
 
 
