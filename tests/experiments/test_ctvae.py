@@ -145,3 +145,11 @@ def test_the_table_has_the_papers_four_data_sets_and_a_quick_form():
     assert all(set(job.paper) == {"action_accuracy", "factor_accuracy"} for job in CTVAE_TABLE1.jobs[:4])
     assert len(CTVAE_TABLE1.jobs[4].options["attributes"].split(",")) == 10
     assert CTVAE_TABLE1.quick_form.seeds == 1
+
+
+def test_the_quick_form_brings_its_pictures(tmp_path):
+    (tmp_path / "run" / "figures").mkdir(parents=True)
+    (tmp_path / "run" / "figures" / "actions.png").write_bytes(b"a")
+    assert CTVAE_TABLE1.gather is not None
+    CTVAE_TABLE1.gather({"small grid": tmp_path / "run"}, tmp_path / "ctvae-table1-quick")
+    assert [path.name for path in tmp_path.glob("*.png")] == ["ctvae-table1-quick-small-grid-actions.png"]

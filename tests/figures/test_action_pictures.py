@@ -49,6 +49,7 @@ def test_every_codebook_has_a_mask_and_no_words_touch(drawn, assert_no_overlap, 
         ([MechanismPanel("a", np.full((2, 2), 1.5), np.zeros((1, 2, 1)), np.zeros((1, 2, 1)))], "probabilities"),
         ([MechanismPanel("a", np.eye(2), np.zeros((2, 1)), np.zeros((1, 2, 1)))], "mask of 'a'"),
         ([MechanismPanel("a", np.eye(2), np.zeros((1, 2, 1)), np.full((1, 2, 1), -1.0))], "what changes by 'a'"),
+        ([MechanismPanel("a", np.eye(2), np.zeros((1, 2, 1)), np.zeros((1, 1, 2)))], "one shape"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(panels, words, tmp_path):

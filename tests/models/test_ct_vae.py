@@ -345,6 +345,22 @@ def test_the_mechanism_of_an_action_is_a_mean_over_pictures(trained: CTVAE, data
     assert trained.mechanism(images).mask.max() < 1e-6  # no action intervenes nowhere
 
 
+def test_what_changes_is_what_does_not_stay_and_tells_the_places(trained: CTVAE, data: Dataset) -> None:
+    assert data.transitions is not None
+    pairs = data.transitions.test
+    before, after = (trained.codes(data.test.images[rows]) for rows in (pairs.before, pairs.after))
+    found, layer = trained.changes(before, pairs.action), trained.transition
+    nodes = layer.nodes(before)
+    logits = layer.logits(before, nodes, layer.graph(nodes, pairs.action).edges, pairs.action)[:, 0]
+    by_hand = torch.stack([1 - logits[:, i].softmax(1)[torch.arange(len(before)), before[:, i]] for i in range(16)], dim=1)
+    torch.testing.assert_close(found, by_hand, atol=1e-5, rtol=1e-4)
+    assert not found.requires_grad
+    changed = before != after
+    assert found[changed].mean() > 0.8 > 0.3 > found[~changed].mean()
+    assert trained.changes(before, torch.full_like(pairs.action, NONE)).max() < 0.1
+    assert not torch.equal(trained.changes(before, pairs.action, samples=3), found)
+
+
 def test_wrong_questions_are_refused(trained: CTVAE, data: Dataset) -> None:
     images = data.test.images[:2]
     for ask, words in (

@@ -226,6 +226,19 @@ def test_codes_close_together_are_no_doubles_because_others_are_far_away() -> No
     assert made.merged[0].nonzero().flatten().tolist() == [4]
 
 
+def test_doubles_are_found_when_most_codes_are_doubles_and_in_codebooks_of_any_scale() -> None:
+    made = quantiser(2, 6, 2).eval()
+    spots = torch.tensor([[0.0, 0.0], [0.001, 0.0], [5.0, 0.0], [5.001, 0.0], [0.0, 5.0], [0.0, 5.001]])
+    made.codes.copy_(torch.stack([spots, 1000 * spots]))
+    made.uses.copy_(torch.tensor([[0.2, 0.1, 0.2, 0.1, 0.3, 0.1]] * 2))
+    made.merge()
+    assert made.merged.tolist() == [[False, True] * 3] * 2
+    made.uses[1] = torch.tensor([1.0, 0, 0, 0, 0, 0])  # one living code, or none, says nothing of distances
+    made.uses[0] = 0.0
+    made.merge()
+    assert not made.merged.any()
+
+
 def test_a_second_training_has_all_codes_again() -> None:
     made = settled([[0.0, 0.0], [5.0, 0.0], [0.01, 0.0], [0.0, 5.0]], [0.2, 0.25, 0.3, 0.25])
     made.merge()

@@ -111,6 +111,7 @@ def test_the_mechanisms_drawn_are_the_models_own(data: Dataset, model: CTVAE, mo
                 assert shown[book, row, column].item() == pytest.approx(own[12 * book + 4 * row + column].item(), abs=1e-5)
         assert (found.edges - found.edges.T).abs().max() > 1e-2  # otherwise the above shows nothing
         assert (found.mask - (1 - found.mask)).abs().max() > 1e-2
+        assert found.changes.std() > 1e-3
 
 
 def test_codes_at_places_are_counted_together(data: Dataset) -> None:

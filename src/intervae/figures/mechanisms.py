@@ -50,6 +50,8 @@ def mechanisms(path: str | Path, panels: Sequence[MechanismPanel], *, title: str
         for panel in panels
     ]
     graphs = [_probabilities(panel.edges, 2, f"the graph of {panel.label!r}") for panel in panels]
+    if len({array.shape for maps in grids for array in maps.values()}) > 1:
+        raise DataError("the masks and what changes must have one shape (codebooks, rows, columns) for all actions.")
     books, rows, columns = grids[0]["mask"].shape
     across = min(MASK * columns / rows, 2 * SIDE / books)
     tall = across * rows / columns

@@ -316,20 +316,19 @@ class CTVAE(MCQVAE):
         """The graph, the intervention mask and what changes under an action (None for no action), averaged over the pictures (Fig. 6)."""
         codes = self.codes(images)
         number = NONE if action is None else self.action_number(action)
-        draws, sums = (
-            _Draws(self, None, 0),
-            [torch.zeros(shape, device=self.device) for shape in ((self.places, self.places), self.places, self.places)],
-        )
+        n = self.places
+        sums = [torch.zeros(shape, device=self.device) for shape in ((n, n), (n,), (n,))]
         for part in codes.split(QUERY_BATCH):
             asked = torch.full_like(part[:, 0], number)
             chances = self.transition.chances(self.transition.nodes(part), asked)
-            for total, each in zip(sums, (*chances, self.changes(part, asked, draws)), strict=True):
+            for total, each in zip(sums, (*chances, self.changes(part, asked)), strict=True):
                 total += each.sum(0) / len(codes)
         return Mechanism(*sums)
 
-    def changes(self, codes: Tensor, action: Tensor, draws: _Draws | None = None) -> Tensor:
-        """The probability (B, n) that each of the codes (B, n) is another one after actions (B,)."""
-        return 1 - self._after(codes, action, draws).gather(2, codes[..., None])[..., 0]
+    @torch.no_grad()
+    def changes(self, codes: Tensor, action: Tensor, *, samples: int | None = None, seed: int = 0) -> Tensor:
+        """The probability (B, n) that each of the codes (B, n) is another one after actions (B,), numbers; `samples` and `seed` as in `attribute`."""
+        return 1 - self._after(codes, action, _Draws(self, samples, seed)).gather(2, codes[..., None])[..., 0]
 
     def action_number(self, action: Any) -> int:
         """The number of an action given by name or number."""

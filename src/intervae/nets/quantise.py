@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 EPSILON = 1e-5  # of equal use: a code that is used less keeps its place
 ALIKE = 0.2  # of what lies between a code and the next one (TYPICAL): two nearer to each other are doubles, which rounding alone would decide between
-TYPICAL = 0.75  # the quantile of these distances: neither that of doubles, if there are many, nor that of a code far out
+TYPICAL = 0.75  # the quantile of these distances, so that a code far out does not count
+ONE_SPOT = 0.002  # of the spread of the codes: nearer ones are doubles however many there are, and not next to each other in the above
 TRUST = 2.0  # times the use below which a code is dead is what a fresh one starts with, so that it has log(2) / (1 - decay) steps to be found
 
 
@@ -119,13 +120,15 @@ class Quantiser(nn.Module):
 
     def _alike(self, codes: Tensor, living: Tensor) -> Tensor:
         """The squared distance up to which codes (K, S, d) are doubles, by that of the living ones (K, S) to the next spot of another, (K,)."""
-        distances = _squared_distances(codes, codes)
-        itself = torch.eye(self.size, dtype=torch.bool, device=codes.device)
-        others = living[:, None] & living[..., None] & ~itself & (distances > 0)
+        weight, distances = living[..., None].to(codes.dtype), _squared_distances(codes, codes)
+        count = weight.sum(1, keepdim=True).clamp(min=1)
+        centre = (weight * codes).sum(1, keepdim=True) / count
+        floor = ONE_SPOT**2 * (weight * (codes - centre).square()).sum((1, 2)) / count[:, 0, 0]
+        others = living[:, None] & living[..., None] & (distances > floor[:, None, None])
         nearest = distances.masked_fill(~others, torch.inf).amin(2).sort(dim=1).values  # (K, S), the dead at the end
         typical = (TYPICAL * (living.sum(1) - 1)).long().clamp(min=0)
         distance = nearest.gather(1, typical[:, None])[:, 0]
-        return torch.where(distance.isfinite(), ALIKE**2 * distance, 0.0)
+        return torch.maximum(floor, torch.where(distance.isfinite(), ALIKE**2 * distance, 0.0))
 
     def _doubles(self, codes: Tensor, uses: Tensor, alike: Tensor) -> Tensor:
         """Which codes (K, S, d) have a double that is used more (K, S), or as much and comes first, (K, S)."""
@@ -177,14 +180,15 @@ class Quantiser(nn.Module):
 def _squared_distances(parts: Tensor, codes: Tensor, never: Tensor | None = None) -> Tensor:
     """Squared distances of (K, M, d) to codes (K, S, d), (K, M, S); infinite to those that are `never` to be chosen (K, S).
 
-    From the mean code and not under autocast, so that the three parts do not cancel and a code is the same in every precision.
+    From the mean code and in double precision, so that the three parts do not cancel, and a code is the same under autocast and on a GPU's TF32
+    units, whose rounding is larger than what lies between codes.
     """
     with torch.autocast(parts.device.type, enabled=False):
-        centre = codes.mean(1, keepdim=True)
-        parts, codes = parts - centre, codes - centre
+        centre, kind = codes.mean(1, keepdim=True), parts.dtype
+        parts, codes = (parts - centre).double(), (codes - centre).double()
         lengths = codes.square().sum(2)
         lengths = lengths if never is None else lengths.masked_fill(never, torch.inf)
-        return (parts.square().sum(2, keepdim=True) - 2 * (parts @ codes.transpose(1, 2)) + lengths[:, None]).clamp(min=0)
+        return (parts.square().sum(2, keepdim=True) - 2 * (parts @ codes.transpose(1, 2)) + lengths[:, None]).clamp(min=0).to(kind)
 
 
 def usage(counts: Tensor) -> tuple[Tensor, Tensor]:
