@@ -281,6 +281,12 @@ def test_cpu_and_gpu_agree() -> None:
     assert torch.allclose(found.commitment.cpu(), expected.commitment, rtol=1e-3)
 
 
+def test_codes_far_out_and_close_together_are_told_apart() -> None:
+    """Single precision, and TF32 far sooner, would lose what lies between them in |x|^2 - 2 x c + |c|^2."""
+    made = settled([[side * 1000.0, 0.05 * k] for side in (-1, 1) for k in range(8)], [1 / 16] * 16).eval()
+    assert made.indices(made.codes[0].T.reshape(1, 2, 4, 4)).tolist() == [list(range(16))]
+
+
 def test_a_code_is_the_same_in_every_precision() -> None:
     """Features far from 0 would cancel in |x|^2 - 2 x c + |c|^2, and under autocast the product is of 8 bits."""
     generator = torch.Generator().manual_seed(0)
