@@ -48,7 +48,7 @@ QUICK: dict[str, Callable[[Dataset], dict[str, Any]]] = {
         "transition_batch": 16,
         "likelihood": "bernoulli",
     },
-    "cmcl": lambda _: {"embedding": 4, "posterior_widths": (8,), "prior_widths": (8,), "graph_widths": (4,)},
+    "cmcl": lambda data: {"latents": max(3, len(data.names)), "embedding": 4, "posterior_widths": (8,), "prior_widths": (8,), "graph_widths": (4,)},
     "mcq-vae": lambda _: {"features": 8, "codebooks": 2, "codes": 8, "blocks": 1, "likelihood": "bernoulli"},
     "vq-vae": lambda _: {"features": 4, "codes": 8, "blocks": 1, "likelihood": "bernoulli"},
     "ladder-vae": lambda _: {"latents": (4, 3, 2), "widths": (16, 12, 8)},
