@@ -188,7 +188,11 @@ def _squared_distances(parts: Tensor, codes: Tensor, never: Tensor | None = None
         parts, codes = (parts - centre).double(), (codes - centre).double()
         lengths = codes.square().sum(2)
         lengths = lengths if never is None else lengths.masked_fill(never, torch.inf)
-        return (parts.square().sum(2, keepdim=True) - 2 * (parts @ codes.transpose(1, 2)) + lengths[:, None]).clamp(min=0).to(kind)
+        squares = parts.square().sum(2, keepdim=True)
+        # all three parts in one product, as everything else would read and write (K, M, S) once more
+        left = torch.cat([parts, squares, torch.ones_like(squares)], dim=2)
+        right = torch.cat([-2 * codes, torch.ones_like(lengths)[..., None], lengths[..., None]], dim=2)
+        return (left @ right.transpose(1, 2)).clamp(min=0).to(kind)
 
 
 def usage(counts: Tensor) -> tuple[Tensor, Tensor]:
