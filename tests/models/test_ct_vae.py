@@ -212,6 +212,20 @@ def test_the_last_phase_teaches_the_decoder_alone_to_paint_what_is_expected(few:
     assert terms["expected"].item() == pytest.approx(by_hand.item(), rel=1e-3)  # what act() paints is what was trained
 
 
+def test_the_last_phase_paints_as_many_drawn_graphs_as_answers_take(few: Dataset) -> None:
+    """Else the decoder would learn to paint other means than act() gives it."""
+    model = tiny(few, graph_samples=64)
+    model.fit(few, seed=0)
+    batch = {**model.encode_beside(few, 0).train.batch(torch.arange(16)), "step": torch.zeros(())}
+    drawn, again, other = (model.picture_loss(batch, torch.Generator().manual_seed(seed))["expected"].item() for seed in (0, 0, 1))
+    assert drawn == again != other
+    acted = torch.cat([model.act(picture, action) for picture, action in zip(batch["images"], batch["action"].tolist(), strict=True)])
+    by_hand = torch.nn.functional.binary_cross_entropy(acted, batch["after_images"], reduction="sum").item() / 16
+    likely = tiny(few, graph_samples=0)
+    likely.load_state_dict(model.state_dict())
+    assert abs(drawn - by_hand) < abs(likely.picture_loss(batch)["expected"].item() - by_hand) / 2
+
+
 def test_pictures_are_encoded_once(few: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     encode = CTVAE.split_codes
@@ -238,6 +252,9 @@ def test_answers_are_always_the_same_unless_graphs_are_drawn(trained: CTVAE, dat
     acted = [trained.act(before, "x+1", samples=2, seed=seed) for seed in (0, 0, 1)]
     assert torch.equal(acted[0], acted[1])
     assert not torch.equal(acted[0], acted[2])
+    for ask, whole in ((trained.attribute, drawn[0]), (lambda x, _, samples: trained.act(x, "x+1", samples=2), acted[0])):
+        alone = torch.cat([ask(x[None], y[None], samples=3) for x, y in zip(before, after, strict=True)])
+        torch.testing.assert_close(alone, whole, atol=1e-4, rtol=1e-3)  # what is drawn for a picture does not depend on those beside it
 
 
 class Untouchable(Split):
@@ -329,6 +346,7 @@ def test_explanations_are_likelihoods_for_each_place(trained: CTVAE, data: Datas
     by_hand = [np.mean([math.log(0.99 * trained.marginals[i, c].item() + 0.01 / 64) for i, c in enumerate(row)]) for row in codes.tolist()]
     assert found.unrelated.tolist() == pytest.approx(by_hand, rel=1e-4)
     drawn = [trained.explain(before, after, samples=3, seed=seed).actions for seed in (0, 0, 1)]
+    torch.testing.assert_close((drawn[0] * trained.places).softmax(1), trained.attribute(before, after, samples=3), atol=1e-4, rtol=1e-3)
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
 

@@ -9,7 +9,7 @@ Shapes: B pairs, n code places, A actions. Reduction: sum over codes and edges, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -228,10 +228,11 @@ class CTVAE(MCQVAE):
         return {"loss": loss, **terms, "action_accuracy": (found.actions.argmax(1) == action[:first]).float().mean()}
 
     def picture_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """-log p(y) of the picture after, painted from its codes and from what the transition expects of them."""
-        settings, wanted = self.settings, batch["after_images"]
+        """-log p(y) of the picture after, painted from its codes and from what the transition expects of them, over as many graphs as `act` takes."""
+        settings, wanted, codes = self.settings, batch["after_images"], batch["codes"].long()
+        draws = [self.transition.draw(len(codes), generator, codes.device) for _ in range(settings.graph_samples)]
         with torch.no_grad():
-            expected = self.quantiser.mean(self._after(batch["codes"].long(), batch["action"]))
+            expected = self.quantiser.mean(self._after(codes, batch["action"], draws))
         known = self.quantiser.lookup(batch["after_codes"].long())
         terms = {
             name: negative_log_likelihood(self.paint(vectors), wanted, settings.likelihood, settings.scale).mean()
@@ -257,16 +258,16 @@ class CTVAE(MCQVAE):
         draws = _Draws(self, samples, seed)
         after = []
         for _ in range(times):
-            chances = in_batches(lambda part: self._after(part, torch.full_like(part[:, 0], number), draws), codes)
+            chances = in_batches(lambda part: self._after(part, torch.full_like(part[:, 0], number), draws(len(part))), codes)
             after.append(in_batches(lambda part: torch.sigmoid(self.paint(self.quantiser.mean(part))), chances))
             codes = chances.argmax(2)
         return torch.stack(after, dim=1)
 
-    def _after(self, codes: Tensor, action: Tensor, draws: _Draws | None = None) -> Tensor:
-        """The probabilities (B, n, S) of the codes after actions (B,), the mean over graphs."""
+    def _after(self, codes: Tensor, action: Tensor, draws: Sequence[Draw] = ()) -> Tensor:
+        """The probabilities (B, n, S) of the codes after actions (B,), the mean over the graphs that are drawn; of the most probable one without."""
         layer, nodes = self.transition, self.transition.nodes(codes)
         chances = []
-        for draw in [None] if draws is None else draws(len(codes)):
+        for draw in draws or [None]:
             logits = layer.logits(codes, nodes, layer.graph(nodes, action, draw).edges, action, None if draw is None else draw.noise)[:, 0]
             chances.append(logits.float().softmax(2))
         return torch.stack(chances).mean(0)
@@ -280,14 +281,8 @@ class CTVAE(MCQVAE):
 
         One of the actions it must be: whether any of them explains the pair, `explain` tells.
         """
-        first, second = self._both(before, after)
         draws = _Draws(self, samples, seed)
-
-        def chances(x: Tensor, y: Tensor) -> Tensor:
-            found = [self.transition.score(x, y, None, draw).log_likelihood.softmax(1) for draw in draws(len(x))]
-            return torch.stack(found).mean(0)
-
-        return in_batches(chances, first, second)
+        return in_batches(lambda x, y: self._joint(x, y, None, draws).softmax(1), *self._both(before, after))
 
     @torch.no_grad()
     def explain(self, before: Any, after: Any, *, samples: int | None = None, seed: int = 0) -> Explanations:
@@ -296,13 +291,17 @@ class CTVAE(MCQVAE):
         draws, often = _Draws(self, samples, seed), ((1 - RARE) * self.marginals + RARE / self.settings.codes).log()
 
         def found(x: Tensor, y: Tensor) -> Tensor:  # (b, A + 2)
-            none, drawn = torch.full_like(x[:, 0], NONE), draws(len(x))
-            joint = [torch.cat([self.transition.score(x, y, asked, draw).log_likelihood for asked in (None, none)], dim=1) for draw in drawn]
             by_chance = often.expand(len(y), -1, -1).gather(2, y[..., None])[..., 0].sum(1, keepdim=True)
-            return torch.cat([torch.stack(joint).logsumexp(0) - math.log(len(drawn)), by_chance], dim=1) / self.places
+            asked = (None, torch.full_like(x[:, 0], NONE))
+            return torch.cat([*(self._joint(x, y, action, draws) for action in asked), by_chance], dim=1) / self.places
 
         scores = in_batches(found, first, second)
         return Explanations(scores[:, :-2], scores[:, -2], scores[:, -1])
+
+    def _joint(self, before: Tensor, after: Tensor, action: Tensor | None, draws: _Draws) -> Tensor:
+        """log p(codes after | codes before, a) under each action asked about, (B, G), the mean of p over the graphs."""
+        found = [self.transition.score(before, after, action, draw).log_likelihood for draw in draws(len(before)) or [None]]
+        return torch.stack(found).logsumexp(0) - math.log(len(found))
 
     def _both(self, before: Any, after: Any) -> tuple[Tensor, Tensor]:
         """The codes of pictures before and after, (B, n) each."""
@@ -328,7 +327,7 @@ class CTVAE(MCQVAE):
     @torch.no_grad()
     def changes(self, codes: Tensor, action: Tensor, *, samples: int | None = None, seed: int = 0) -> Tensor:
         """The probability (B, n) that each of the codes (B, n) is another one after actions (B,), numbers; `samples` and `seed` as in `attribute`."""
-        return 1 - self._after(codes, action, _Draws(self, samples, seed)).gather(2, codes[..., None])[..., 0]
+        return 1 - self._after(codes, action, _Draws(self, samples, seed)(len(codes))).gather(2, codes[..., None])[..., 0]
 
     def action_number(self, action: Any) -> int:
         """The number of an action given by name or number."""
@@ -341,18 +340,19 @@ class CTVAE(MCQVAE):
 
 
 class _Draws:
-    """The draws that an answer averages over: none at all for the most probable graph, else `samples`, the same for the same seed."""
+    """The `samples` draws that an answer averages over, none for the most probable graph. They are the same for the same seed and for every picture,
+    so that what is said of one does not depend on those beside it.
+    """
 
     def __init__(self, model: CTVAE, samples: int | None, seed: int) -> None:
-        self.model, self.samples = model, model.settings.graph_samples if samples is None else samples
-        check_whole(0, QueryError, samples=self.samples, seed=seed)
-        self.generator = torch.Generator().manual_seed(seed)
+        number = model.settings.graph_samples if samples is None else samples
+        check_whole(0, QueryError, samples=number, seed=seed)
+        generator = torch.Generator().manual_seed(seed)
+        drawn = [model.transition.draw(1, generator, torch.device("cpu")) for _ in range(number)]
+        self.drawn = [Draw(*(part.to(model.device) for part in draw)) for draw in drawn]
 
-    def __call__(self, batch: int) -> list[Draw | None]:
-        if not self.samples:
-            return [None]
-        drawn = [self.model.transition.draw(batch, self.generator, torch.device("cpu")) for _ in range(self.samples)]
-        return [Draw(*(part.to(self.model.device) for part in draw)) for draw in drawn]
+    def __call__(self, batch: int) -> list[Draw]:
+        return [Draw(*(part.expand(batch, *part.shape[1:]) for part in draw)) for draw in self.drawn]
 
 
 def _rows(draw: Draw | None, rows: slice) -> Draw | None:
