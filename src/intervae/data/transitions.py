@@ -27,6 +27,7 @@ from torch import Tensor
 from intervae.data.base import CHUNK, Batch, Dataset, Split, split_rows
 from intervae.data.columns import listed
 from intervae.data.options import check_fractions, read_names
+from intervae.data.twins import keep_together, resplit
 from intervae.errors import DataError, UsageError, unknown
 from intervae.settings import check_flags, check_whole, parse_settings, plain_value
 
@@ -134,6 +135,7 @@ def with_transitions(
     train_draws: int | None = None,
     unique: bool = True,
     visible: bool = False,
+    distinct: bool = False,
     splits: str = "given",
     validation: float | None = None,
     test: float | None = None,
@@ -154,6 +156,8 @@ def with_transitions(
         unique: the factors say which picture it is, so that no two pictures agree in all. False where they do not, as the attributes of
             faces: every picture is then paired with one drawn from those one step away, in its split.
         visible: leave out pairs of two equal pictures, which no model can tell apart (a weapon that is not drawn, a square turned by 90 degrees).
+        distinct: no picture is in two splits: those that are equal to the last bit are put into the split of one of them, drawn at random. All
+            pictures are looked at, a minute for a million.
         splits: "given" keeps the splits; "random" draws new ones by picture, 70, 15 and 15 percent, where those that came with the data part
             the neighbours from each other (a published test split of every fourth picture, say).
         validation, test: other fractions for random splits, of what is not test and of everything.
@@ -161,7 +165,7 @@ def with_transitions(
     """
     if splits not in ("given", "random"):
         raise unknown("splits of transitions", splits, ("given", "random"))
-    check_flags(balanced=balanced, unique=unique, visible=visible)
+    check_flags(balanced=balanced, unique=unique, visible=visible, distinct=distinct)
     check_whole(0, seed=seed)
     check_whole(1, draws=1 if draws is None else draws)
     check_whole(0, train_draws=0 if train_draws is None else train_draws)
@@ -169,8 +173,9 @@ def with_transitions(
     if splits == "given" and fractions:
         raise UsageError(f"{next(iter(fractions))}= of transitions is for new splits; pass splits='random' too, or give it to load_data itself.")
     dataset = _split_anew(dataset, {**FRACTIONS, **fractions}, seed) if splits == "random" else dataset
+    dataset = keep_together(dataset, seed) if distinct else dataset
     ignored = _names(ignore, _factors(dataset)[0], "ignore")
-    names, codes, part, row = _codes(dataset, ignored)
+    names, codes, part, row = factor_codes(dataset, ignored)
     chosen = (
         _names(factors, names, "factors") if factors is not None else tuple(n for n, size in zip(names, codes.max(0) + 1, strict=True) if size > 1)
     )
@@ -178,7 +183,7 @@ def with_transitions(
         raise UsageError(f"{dataset.name}: factors={factors!r} names no factor, so there would be no action; known: {', '.join(names)}.")
     around = _names(cyclic, chosen, "cyclic")
     rng = np.random.default_rng([seed, 2])
-    cells = _Cells(dataset.name, names, codes, part, unique, rng)
+    cells = Cells(dataset.name, names, codes, part, unique, rng)
     actions = tuple(f"{name}{sign}" for name in chosen for sign in ("+1", "-1"))
     limits = [(draws if train_draws is None else train_draws) or 0, draws or 0, draws or 0]  # 0 for all pairs
     made = {limit: _pairs(cells, chosen, around, limit, rng) for limit in dict.fromkeys(limits)}
@@ -200,7 +205,7 @@ def with_transitions(
 
 
 def _pairs(
-    cells: _Cells, chosen: Sequence[str], around: Sequence[str], draws: int, rng: np.random.Generator
+    cells: Cells, chosen: Sequence[str], around: Sequence[str], draws: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows before (P,) and after (P,) over all splits, and the action (P,) between them: up and down each pair."""
     found = []
@@ -215,12 +220,8 @@ def _pairs(
 
 def _split_anew(dataset: Dataset, fractions: Mapping[str, float], seed: int) -> Dataset:
     """The same pictures in new random splits."""
-    parts = (dataset.train, dataset.validation, dataset.test)
-    whole = dataset.train.with_fields({name: torch.cat([part.fields[name] for part in parts]) for name in dataset.train.fields})
-    rows = split_rows(len(whole), validation=fractions["validation"], test=fractions["test"], seed=seed)
-    train, validation, test = (whole[torch.from_numpy(chosen)] for chosen in rows)
-    measured = tuple(v.measured_on(train.labels[:, i].double().numpy()) for i, v in enumerate(dataset.variables))
-    return replace(dataset, train=train, validation=validation, test=test, variables=measured)
+    samples = sum(len(getattr(dataset, split)) for split in SPLITS)
+    return resplit(dataset, split_rows(samples, validation=fractions["validation"], test=fractions["test"], seed=seed))
 
 
 # ---- factors as whole numbers -------------------------------------------------------------------------------------------
@@ -234,7 +235,7 @@ def _factors(dataset: Dataset) -> tuple[tuple[str, ...], np.ndarray]:
     return tuple(names), torch.cat([split.fields["exogenous" if simulated else "labels"] for split in splits]).cpu().numpy()
 
 
-def _codes(dataset: Dataset, ignored: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray]:
+def factor_codes(dataset: Dataset, ignored: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray]:
     """Names (F) of the factors, the number of each value (N, F) over all splits, the split of each picture (N,) and its row there (N,)."""
     every, table = _factors(dataset)
     names = tuple(name for name in every if name not in ignored)
@@ -261,7 +262,7 @@ def _codes(dataset: Dataset, ignored: Sequence[str]) -> tuple[tuple[str, ...], n
     return names, np.stack(columns, axis=1), part, row
 
 
-class _Cells:
+class Cells:
     """Pictures by their combination of factors, each combination one whole number: its digits are the factors, in a mixed radix."""
 
     def __init__(self, data: str, names: Sequence[str], codes: np.ndarray, part: np.ndarray, unique: bool, rng: np.random.Generator) -> None:
@@ -399,48 +400,3 @@ class TransitionSplit(Split):
             **{f"after_{name}": value for name, value in after.items()},
             "action": pairs.action.index_select(0, rows),
         }
-
-
-class Neighbours:
-    """The pictures of a grid one step and more away, in whichever split they are: what repeated actions should lead to.
-
-    Arguments:
-        dataset: with transitions, and with one picture for each combination of factors.
-    """
-
-    def __init__(self, dataset: Dataset) -> None:
-        if dataset.transitions is None:
-            raise DataError(f"{dataset.name} has no transitions; load it with transitions=True.")
-        self.dataset, self.pairs, self.cyclic = dataset, dataset.transitions.train, dataset.transitions.cyclic
-        self.names, self.codes, self.part, self.row = _codes(dataset, dataset.transitions.ignored)
-        self.cells = _Cells(dataset.name, self.names, self.codes, self.part, True, np.random.default_rng(0))
-
-    def after(self, split: str, rows: Tensor, action: int, times: int) -> Tensor:
-        """(N, times): the pictures that repeating an action 1, 2, ... times leads to from the rows (N,) of a split; -1 where there is none.
-
-        A picture is told by its number among all: those of the training split come first, then validation, then test; see `images`.
-        """
-        start = self.numbers(split, rows)
-        factor = self.names.index(self.pairs.factor_names[int(self.pairs.factor_of_action[action])])
-        step, size, stride = 1 - 2 * (action % 2), self.cells.sizes[factor], self.cells.strides[factor]
-        code = self.codes[start, factor][:, None] + step * np.arange(1, times + 1)  # (N, times)
-        inside = (code >= 0) & (code < size)
-        if self.names[factor] in self.cyclic:
-            code, inside = code % size, np.ones_like(inside)
-        wanted = self.cells.key[start, None] + (code - self.codes[start, factor][:, None]) * stride
-        place = np.minimum(np.searchsorted(self.cells.sorted, wanted), len(self.cells.sorted) - 1)
-        found = inside & (self.cells.sorted[place] == wanted)
-        return torch.from_numpy(np.where(found, self.cells.order[place], -1))
-
-    def numbers(self, split: str, rows: Tensor) -> np.ndarray:
-        """The numbers among all pictures of the rows of a split."""
-        return int((self.part < SPLITS.index(split)).sum()) + rows.cpu().numpy()
-
-    def images(self, numbers: Tensor) -> Tensor:
-        """(N,) numbers of pictures to the pictures (N, C, H, W) uint8."""
-        out = torch.empty((len(numbers), *self.dataset.train.shape[1:]), dtype=torch.uint8)
-        for number, split in enumerate(SPLITS):
-            chosen = torch.from_numpy(self.part[numbers.numpy()] == number)
-            if bool(chosen.any()):
-                out[chosen] = getattr(self.dataset, split)[torch.from_numpy(self.row[numbers[chosen].numpy()])].images.cpu()
-        return out

@@ -11,7 +11,7 @@ import torch
 
 from intervae import figures
 from intervae.data.base import Dataset, Split, Variable
-from intervae.data.transitions import Neighbours
+from intervae.data.neighbours import Neighbours
 from intervae.errors import DataError
 from intervae.models.base import Model, answers, ask
 from intervae.models.causal import CausalModel
