@@ -1,4 +1,4 @@
-"""What a measured number depends on beside what is measured: for the JSON that a benchmark writes."""
+"""What a measured number depends on beside what is measured, and the JSON and the page that a benchmark writes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import os
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from intervae.files import write_json, write_text
 from intervae.models.storage import revision, versions
 
 
@@ -30,3 +32,9 @@ def told(document: dict[str, Any]) -> list[str]:
     used = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
     where = f"{document['machine']}, load {document['load_at_start']} at the start, revision {document['revision']}, {document['date']}; {used}."
     return [where, "Made by:", "", "```", document["command"], "```", ""]
+
+
+def write(out: Path, document: dict[str, Any], page: str) -> None:
+    """OUT.json and the page made of it, OUT.md."""
+    write_json(out.with_suffix(".json"), document)
+    write_text(out.with_suffix(".md"), page)

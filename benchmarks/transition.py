@@ -3,9 +3,11 @@
     python benchmarks/transition.py
     python benchmarks/transition.py --out benchmarks/results/transition    # also write transition.json and the page transition.md there
 
-Sizes as in the authors' configuration: 64 places (one codebook of 64 codes on an 8 x 8 grid), 12 actions, batch 16; then four codebooks, 256 places.
-The authors' code, measured on one CPU thread of a like machine: action mode 4.8 CPU-seconds at batch 16; causal mode 6.8 CPU-seconds and 5.4 GB at
-batch 4. Memory is what the process holds at its peak, beyond what it held before the step; every case has a process of its own.
+Sizes as in the authors' configuration: 64 places (one codebook of 64 codes on an 8 x 8 grid), 12 actions, batch 16; then four codebooks, 256 places;
+then the larger layers that `intervae reproduce ctvae-table1` trains (most of its rows, and Cars3D), with 64 places again.
+The authors' code, measured on one CPU thread of a like machine, a step of their model of 13.8 M parameters: action mode 4.8 CPU-seconds at batch 16;
+causal mode 6.8 CPU-seconds and 5.4 GB at batch 4. So the causal figure at batch 16, four times as many seconds, is an extrapolation. Memory is what
+the process holds at its peak, beyond what it held before the step; every case has a process of its own.
 """
 
 from __future__ import annotations
@@ -16,17 +18,34 @@ import resource
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from conditions import conditions, told
+from conditions import conditions, told, write
 
 from intervae.causal.transition import CausalTransition
-from intervae.files import write_json, write_text
 
 ACTIONS, BATCH = 12, 16
-THEIRS = {("action", 64): 4.8, ("causal", 64): 6.8 * 4}  # CPU-seconds at batch 16; the causal mode was measured at batch 4
-CASES = [("action", 1), ("causal", 1), ("action", 4), ("causal", 4)]
+THEIRS = {"action": (4.8, 16), "causal": (6.8, 4)}  # CPU-seconds of the authors' code with 64 places, and the batch that they were measured at
+PARAMETERS, PEAK = 13.8e6, 5.4  # of the authors' model; GB of its causal mode at that batch
+
+
+class Case(NamedTuple):
+    mode: str
+    codebooks: int = 1
+    codes: int = 64
+    width: int = 128
+    heads: int = 4
+    rounds: int = 2
+
+    @property
+    def places(self) -> int:
+        return 64 * self.codebooks
+
+
+LARGE = {"codes": 512, "width": 256, "heads": 8, "rounds": 3}  # most rows of ctvae-table1
+LARGEST = {**LARGE, "width": 512}  # its Cars3D
+CASES = [Case(mode, codebooks) for codebooks in (1, 4) for mode in THEIRS] + [Case(mode, **sizes) for sizes in (LARGE, LARGEST) for mode in THEIRS]
 
 
 def peak_bytes() -> int:
@@ -34,36 +53,69 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
 
 
-def measure(case: tuple[str, int], steps: int) -> tuple[float, float]:
-    """CPU-seconds of the fastest of `steps` forward and backward passes, and the peak in GB."""
-    mode, codebooks = case
+def measure(case: Case, steps: int) -> dict[str, float]:
+    """CPU-seconds of the fastest of `steps` forward and backward passes, the peak in GB, and the layer's parameters."""
     torch.set_num_threads(1)
-    places = 64 * codebooks
-    layer = CausalTransition(places, codebooks, 64, ACTIONS)
+    sizes = {"width": case.width, "heads": case.heads, "rounds": case.rounds}
+    layer = CausalTransition(case.places, case.codebooks, case.codes, ACTIONS, **sizes)
     generator = torch.Generator().manual_seed(0)
-    before, after = (torch.randint(64, (BATCH, places), generator=generator) for _ in range(2))
+    before, after = (torch.randint(case.codes, (BATCH, case.places), generator=generator) for _ in range(2))
     action = torch.randint(ACTIONS, (BATCH,), generator=generator)
     start, seconds = peak_bytes(), []
     for _ in range(steps):
         layer.zero_grad()
         begin = time.process_time()
         draw = layer.draw(BATCH, generator, before.device)
-        score = layer.score(before, after, action if mode == "action" else None, draw)
+        score = layer.score(before, after, action if case.mode == "action" else None, draw)
         (-score.log_likelihood + score.kl + score.norm + score.dependency).mean().backward()
         seconds.append(time.process_time() - begin)
-    return min(seconds), (peak_bytes() - start) / 1e9
+    count = sum(parameter.numel() for parameter in layer.parameters())
+    return {"parameters": count, "cpu_seconds": min(seconds), "peak_gb": (peak_bytes() - start) / 1e9}
+
+
+def authors(case: Case) -> dict[str, Any]:
+    """The authors' CPU-seconds at our batch and how they were come by; nothing where theirs were not measured."""
+    if case.places != 64:
+        return {}
+    seconds, batch = THEIRS[case.mode]
+    return {"authors": seconds * BATCH / batch, "authors_batch": batch}
+
+
+HEADINGS = ["mode", "places", "codes", "width", "heads", "rounds", "M parameters", "CPU-seconds", "authors'", "times less", "peak GB"]
+
+
+def cells(case: dict[str, Any]) -> list[str]:
+    """A row under HEADINGS; a star where the authors' seconds are extrapolated."""
+    theirs = ["", ""]
+    if "authors" in case:
+        star = "" if case["authors_batch"] == BATCH else "*"
+        theirs = [f"{case['authors']:.1f}{star}", f"{case['authors'] / case['cpu_seconds']:.0f}{star}"]
+    sizes = [str(case[name]) for name in HEADINGS[:6]]
+    return [*sizes, f"{case['parameters'] / 1e6:.2f}", f"{case['cpu_seconds']:.3f}", *theirs, f"{case['peak_gb']:.2f}"]
+
+
+def notes() -> list[str]:
+    """What the authors' numbers are."""
+    seconds, batch = THEIRS["causal"]
+    return [
+        f"The authors' seconds: one CPU thread of a like machine, 64 places, a step of their model of {PARAMETERS / 1e6:.1f} M parameters.",
+        f"* An extrapolation: {seconds} CPU-seconds (and {PEAK} GB) measured at batch {batch}, times {BATCH // batch}.",
+    ]
 
 
 def page(document: dict[str, Any]) -> str:
-    """The markdown of a measured document; every number in it comes from there."""
+    """The markdown of a measured document."""
     lines = ["# A training step of the causal transition layer", ""]
-    lines += [f"Batch {BATCH}, {ACTIONS} actions, forward and backward, one CPU thread; the authors' code on a like machine."]
-    lines += ["Memory is what the process holds at its peak, beyond what it held before.", ""]
-    lines += ["| mode | places | CPU-seconds | authors' | times less | peak GB |", "|---|---|---|---|---|---|"]
-    for case in document["cases"]:
-        theirs = f"{case['authors']:.1f} | {case['authors'] / case['cpu_seconds']:.0f}" if "authors" in case else " | "
-        lines.append(f"| {case['mode']} | {case['places']} | {case['cpu_seconds']:.3f} | {theirs} | {case['peak_gb']:.2f} |")
-    return "\n".join([*lines, "", *told(document)])
+    lines += [f"Batch {BATCH}, {ACTIONS} actions, forward and backward, one CPU thread."]
+    lines += ["Memory is what the process holds at its peak, beyond what it held before."]
+    lines += [
+        "The first four rows have the default width, heads and rounds, the last four those of `intervae reproduce ctvae-table1` (512 wide: Cars3D).",
+        "",
+    ]
+    lines += [f"| {' | '.join(HEADINGS)} |", "|---" * len(HEADINGS) + "|"]
+    lines += [f"| {' | '.join(cells(case))} |" for case in document["cases"]]
+    about, star = notes()
+    return "\n".join([*lines, "", about, "", f"\\{star}", "", *told(document)])
 
 
 def main() -> None:
@@ -73,18 +125,15 @@ def main() -> None:
     chosen = parser.parse_args()
     document = conditions(" ".join(["python", "benchmarks/transition.py", *sys.argv[1:]])) | {"batch": BATCH, "actions": ACTIONS, "cases": []}
     print(f"batch {BATCH}, {ACTIONS} actions, one thread")
-    print(f"{'mode':8}{'places':>8}{'CPU-seconds':>13}{'authors':>9}{'times less':>12}{'peak GB':>9}")
-    for mode, codebooks in CASES:
+    print("".join(f"{name:>{len(name) + 2}}" for name in HEADINGS))
+    for case in CASES:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            seconds, memory = pool.apply(measure, ((mode, codebooks), chosen.steps))
-        theirs = THEIRS.get((mode, 64 * codebooks))
-        compared = f"{theirs:9.1f}{theirs / seconds:12.0f}" if theirs else f"{'-':>9}{'-':>12}"
-        print(f"{mode:8}{64 * codebooks:8}{seconds:13.3f}{compared}{memory:9.2f}")
-        case = {"mode": mode, "places": 64 * codebooks, "cpu_seconds": seconds, "peak_gb": memory}
-        document["cases"].append({**case, "authors": theirs} if theirs else case)
+            found = {**case._asdict(), "places": case.places, **pool.apply(measure, (case, chosen.steps)), **authors(case)}
+        print("".join(f"{cell:>{len(name) + 2}}" for name, cell in zip(HEADINGS, cells(found), strict=True)), flush=True)
+        document["cases"].append(found)
+    print("\n".join(notes()))
     if chosen.out is not None:
-        write_json(chosen.out.with_suffix(".json"), document)
-        write_text(chosen.out.with_suffix(".md"), page(document))
+        write(chosen.out, document, page(document))
 
 
 if __name__ == "__main__":

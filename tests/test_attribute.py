@@ -81,6 +81,9 @@ def test_pictures_that_no_action_explains_are_noted(
     assert output.err.startswith(words)
     assert len(output.err.splitlines()) == 1
     assert [row["explained_best_by"] for row in json.loads(output.out)] == [best] * 4
+    shown = intervae("attribute", tmp_path / "run", *write_pictures(data, tmp_path), "--device", "cpu").out.splitlines()
+    assert shown[0] == f"explained best by: {best}; had it been one of the actions:"
+    assert [line.split()[0] for line in shown[1:]] == [row["action"] for row in json.loads(output.out)]
 
 
 def test_a_picture_and_itself_are_noted(data: Dataset, model: Model, tmp_path: Path) -> None:
@@ -139,7 +142,8 @@ def test_a_model_that_knows_no_actions_says_who_does(data: Dataset, make_model: 
 
 def test_a_picture_that_is_not_there_is_named(model: Model, tmp_path: Path) -> None:
     model.save(tmp_path / "run")
-    refused(intervae("attribute", tmp_path / "run", tmp_path / "no.png", tmp_path / "no.png"), 1, "no.png")
+    refused(intervae("attribute", tmp_path / "run", tmp_path / "no.png", tmp_path / "no.png"), 1, "no.png' does not exist; check its path")
+    refused(intervae("attribute", tmp_path / "run", tmp_path, tmp_path), 1, f"image '{tmp_path}' is a folder; give the file of a picture")
 
 
 @pytest.mark.parametrize(("content", "words"), [(b"", "is an empty file (0 bytes)"), (b"no picture", "cannot be read (not an image")])

@@ -83,9 +83,9 @@ def all_refuse(run: Path, *words: str) -> None:
 
 
 def test_a_run_folder_that_is_not_there_not_a_folder_or_not_ours(tmp_path: Path) -> None:
-    all_refuse(tmp_path / "nowhere", "nowhere is not a run folder")
+    all_refuse(tmp_path / "nowhere", "nowhere is not a run folder: it does not exist; give the folder that `intervae train` wrote")
     (tmp_path / "file").write_text("x")
-    all_refuse(tmp_path / "file", "file is not a run folder")
+    all_refuse(tmp_path / "file", "file is not a run folder: it is a file")
     (tmp_path / "empty").mkdir()
     all_refuse(tmp_path / "empty", "has no config.json", "not a complete run folder")
     (tmp_path / "other").mkdir()
@@ -138,7 +138,7 @@ def test_weights_that_are_missing_damaged_or_of_another_shape(run: Path) -> None
     save_file({**tensors, "more": np.zeros(3)}, path)
     all_refuse(run, "unknown tensor 'more'")
     path.unlink()
-    all_refuse(run, "has no model.safetensors", "--resume")
+    all_refuse(run, "has no model.safetensors", f"go on with `intervae resume {run}`")
     path.write_bytes(good)
     succeeded(intervae("graph", run))
 
@@ -157,14 +157,15 @@ def test_data_that_is_gone_or_has_changed_since_training(tmp_path: Path) -> None
     kept = tmp_path / "kept"
     shutil.copytree(folder, kept)
     for spoil, words in (
-        (few(79), ("had 80 samples and has 79 now",)),
-        (cell(1, 2, "breadth"), ("mine has changed since",)),
+        (few(79), ("had 80 samples and has 79 now", "put the old data back, or", "`intervae train ... --overwrite`")),
+        (cell(1, 2, "breadth"), ("mine has changed since", "put the old data back, or", "`intervae train ... --overwrite`")),
         (cell(2, 2, "4711"), ("mine has changed since",)),
         (shutil.rmtree, ("the data is no longer at",)),
     ):
         spoil(folder)
         before = contents(run)
         refused(intervae("evaluate", run), 1, *words)
+        refused(intervae("resume", run), 1, *words)
         refused(intervae("intervene", run, "--do", "level=100", "--out", tmp_path / "strip.png"), 1, *words)
         assert contents(run) == before
         shutil.rmtree(folder, ignore_errors=True)
@@ -213,7 +214,9 @@ def test_what_cannot_be_resumed_is_left_as_it_is(run: Path, tmp_path: Path) -> N
     train = [*TRAIN, *PENDULUM, "--graph", "true", "--no-pictures", "--resume", "--out"]
     before = contents(run)
     refused(intervae(*train, tmp_path / "nowhere"), 1, "does not exist", "start it without resume=True (--resume)")
-    refused(intervae("resume", tmp_path / "nowhere"), 1, "is not a run folder")
+    unstarted = intervae("resume", tmp_path / "nowhere")
+    refused(unstarted, 1, "is not a run folder", f"{tmp_path} has {run.name}.")
+    assert unstarted.out == ""
     assert not (tmp_path / "nowhere").exists()
     refused(intervae(*train, run, "--seed", 1), 1, "was started otherwise", "seed was 0, now 1")
     refused(intervae(*train, run, "--set", "dims=3"), 1, "was started otherwise", "settings.dims was 2, now 3")

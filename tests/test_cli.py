@@ -46,9 +46,9 @@ def test_the_installed_program_trains_is_interrupted_resumes_evaluates_draws_and
     words = ["train", "causal-vae", *PENDULUM, *SMALL, "--epochs", "150", "--set", "patience=none", "--set", "tensorboard=no", "--out", "runs/tiny"]
     run = tmp_path / "runs" / "tiny"
     stopped = interrupt(words, run, cwd=tmp_path)
-    assert refused(stopped, 1) == "error: interrupted; a run that was training goes on with `intervae resume RUN`."
+    assert refused(stopped, 1) == "error: interrupted; go on with `intervae resume runs/tiny` (fit with resume=True)."
     assert plain(stopped.out)
-    refused(intervae("graph", run), 1, "no model.safetensors", "go on with resume=True (--resume)")
+    refused(intervae("graph", run), 1, "no model.safetensors", f"go on with `intervae resume {run}`")
     assert not list(run.rglob("*.tmp"))
 
     trained = succeeded(program("resume", "runs/tiny", cwd=tmp_path))
@@ -97,6 +97,30 @@ def interrupt(words: list[str], run: Path, cwd: Path) -> Output:
 def plain(text: str) -> bool:
     """Neither colours, nor cursor movements, nor bells: as a file or a pipe should get it."""
     return not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text)
+
+
+@pytest.mark.parametrize("place", ["intervae.cli._load_data", "intervae.models.create", "intervae.training.loop.check_phase"])
+def test_an_interruption_before_anything_was_written_says_so(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place, press_ctrl_c)
+    stopped = intervae("train", "vae", *PENDULUM, *SMALL, "--out", tmp_path / "run")
+    assert refused(stopped, 1) == "error: interrupted before anything of the run was written; give the same command again."
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_interruption_after_the_training_names_the_run_and_one_of_another_command_that_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "my run"
+    with monkeypatch.context() as patched:
+        patched.setattr("intervae.evaluation.evaluate", press_ctrl_c)
+        refused(intervae("train", "vae", *PENDULUM, *SMALL, "--out", run), 1, f"interrupted; go on with `intervae resume '{run}'`")
+        refused(intervae("resume", run), 1, f"interrupted; go on with `intervae resume '{run}'`")
+        assert refused(intervae("evaluate", run), 1) == "error: interrupted; give the same command again."
+    assert "nothing was left to do" in succeeded(intervae("resume", run)).out
+
+
+def press_ctrl_c(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_the_package_can_be_run_as_a_module() -> None:

@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -37,7 +38,8 @@ def text_of(page: Path) -> str:
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text_of(page), re.DOTALL | re.MULTILINE)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text_of(page), re.DOTALL | re.MULTILINE)  # all of them, as the end of one looks like a beginning
+    return [text for name, text in fenced if name == language]
 
 
 def commands(text: str) -> list[list[str]]:
@@ -118,6 +120,17 @@ def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert hoped | {"my_results/causalvae-pendulum.json", "my_results/causalvae-pendulum.md"} <= made
 
 
+def make_table(folder: Path, page: Path) -> None:
+    """`table.csv` and the `known.json` that the page shows."""
+    rng = np.random.default_rng(0)
+    age = rng.normal(size=200)
+    dose = age + rng.normal(size=200)
+    rows = np.column_stack([age, dose, age - dose + rng.normal(size=200)])
+    np.savetxt(folder / "table.csv", rows, delimiter=",", header="age,dose,level", comments="")
+    (known,) = re.findall(r"`known\.json` holds `(\{.*?\})`", text_of(page))
+    (folder / "known.json").write_text(known)
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page != README], ids=ids)
 def test_the_commands_of_the_docs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In their order, in one folder with `my_folder`; of `reproduce` only the name and the options are checked."""
@@ -125,6 +138,8 @@ def test_the_commands_of_the_docs(page: Path, tmp_path: Path, monkeypatch: pytes
     lines = [words for block in [*blocks(page, "bash"), *blocks(page, "")] for words in commands(block)]
     if any("my_folder/" in words for words in lines):
         make_folder(tmp_path / "my_folder")
+    if any("table.csv" in words for words in lines):
+        make_table(tmp_path, page)
     for words in lines:
         if words[0] == "reproduce":
             assert words[1] in {experiment.name for experiment in EXPERIMENTS}

@@ -62,7 +62,7 @@ def main() -> None:
     except Exception as error:
         code = INTERRUPTED if isinstance(error, typer.Abort) else _explain(error, debug)
     if code == INTERRUPTED:  # newer versions of typer return this, older ones abort
-        code = _fail("interrupted; a run that was training goes on with `intervae resume RUN`.", 1)
+        code = _fail("interrupted; give the same command again.", 1)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -81,7 +81,7 @@ def _explain(error: Exception, debug: bool) -> int:
         command = getattr(getattr(error, "ctx", None), "command_path", "intervae")
         return _fail(f"{error.format_message().rstrip('.?')}; see `{command} --help`.", error.exit_code)
     if isinstance(error, OSError):
-        return _fail(f"{error.filename or 'output'}: {error.strerror or error}.", 1)
+        return _fail(f"{error.filename or 'output'}: {error.strerror or error}{'; check that path' if error.filename else ''}.", 1)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error):  # of Python or torch
         return _fail("not enough memory; use smaller images (--size), fewer of them, or a smaller --set batch_size.", 1)
     return _fail(f"this should not happen ({type(error).__name__}: {error}); please report it with what --debug shows.", 1)
@@ -129,6 +129,7 @@ def experiments(as_json: AsJson = False) -> None:
 
 # ---- train ----------------------------------------------------------------------------------------------------------
 @app.command()
+@commands.stoppable()
 def train(
     model: Annotated[str, typer.Argument(help="A name from `intervae models`.", show_default=False)],
     data: Annotated[str, typer.Option(help="A name from `intervae datasets`, a folder of images, an .npz or an .h5.", show_default=False)],
@@ -175,9 +176,11 @@ def train(
     if graph is not None:
         of_model["graph"] = _given_graph(graph, dataset)
     net = create(model, dataset, seed=seed, **of_model)
+    listing.print_notes(net.doubts(dataset))
     say(f"training {model} on {dataset.name}, seed {seed}, into {run}")
-    result = fit(net, dataset, seed=seed, out=run, device=device, resume=resume, overwrite=overwrite, **of_training)
-    _finish(net, dataset, run, result, pictures)
+    with commands.stoppable(run):
+        result = fit(net, dataset, seed=seed, out=run, device=device, resume=resume, overwrite=overwrite, **of_training)
+        _finish(net, dataset, run, result, pictures)
 
 
 @app.command()
@@ -187,9 +190,9 @@ def resume(
     pictures: Annotated[bool, typer.Option(help="Evaluate on the test split and draw the figures when done.")] = True,
 ) -> None:
     """Go on with a run that was stopped, as it was started; then evaluate it and draw its pictures."""
-    say(f"going on with {run}")
-    net, dataset, result = commands.go_on(run, device)
-    _finish(net, dataset, run, result, pictures)
+    with commands.stoppable(run):
+        net, dataset, result = commands.go_on(run, device)
+        _finish(net, dataset, run, result, pictures)
 
 
 def _finish(net: Model, dataset: Dataset, run: Path, result: Result, pictures: bool) -> None:

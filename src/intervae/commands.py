@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -163,22 +164,35 @@ def open_run(run: Path, device: str) -> tuple[Model, Dataset]:
     return model, _data_of(run, read_json(run / "config.json", "the run's settings"), model)
 
 
+@contextlib.contextmanager
+def stoppable(run: Path | None = None) -> Iterator[None]:
+    """Around the training of a run, Ctrl-C says how it goes on; where there is none yet, that nothing was written."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if run is None or not (run / "config.json").is_file():
+            raise RunError("interrupted before anything of the run was written; give the same command again.") from None
+        from intervae.models.storage import going_on
+
+        raise RunError(f"interrupted; {going_on(run)}.") from None
+
+
 def go_on(run: Path, device: str) -> tuple[Model, Dataset, Result]:
     """Train a run that was stopped to its end, as it was started."""
     from dataclasses import fields
 
     from intervae.files import read_json
-    from intervae.models.storage import build_model
+    from intervae.models.storage import build_model, need_folder
     from intervae.training import Options, fit
 
-    if not run.is_dir():
-        raise RunError(f"{run} is not a run folder: it does not exist or is not a folder.")
+    need_folder(run)
     config = read_json(run / "config.json", "the run's settings")
     model = build_model(config, run)
     seed, given = config.get("seed"), config.get("training")
     if not isinstance(seed, int) or not isinstance(given, dict) or given.keys() - {f.name for f in fields(Options)}:
         raise RunError(f"{run / 'config.json'} does not say how the run was trained; start it again with `intervae train ... --resume`.")
     data = _data_of(run, config, model)
+    say(f"going on with {run}")
     return model, data, fit(model, data, seed=seed, out=run, device=device, resume=True, **given)
 
 
@@ -191,7 +205,10 @@ def _data_of(run: Path, config: dict[str, Any], model: Model) -> Dataset:
         raise RunError(f"{run / 'config.json'} does not say on which data the run was trained, so it cannot be loaded again.")
     data = reload(source)
     if not same_data(data.spec, model.spec):
-        raise RunError(f"{data.name} has changed since {run} was trained on it (its variables, their ranges or the images); put the old data back.")
+        raise RunError(
+            f"{data.name} has changed since {run} was trained on it (its variables, their ranges or the images); put the old data back, "
+            "or train again (`intervae train ... --overwrite`)."
+        )
     return data
 
 

@@ -173,6 +173,8 @@ def attribute(
         {"action": name, "probability": chance if as_json else f"{chance:.3f}", "log_likelihood": fit, **alone}  # for each code place
         for chance, name, fit in ranked
     ]
+    if best in DOUBTS and not as_json:  # beside the note, which may not be seen
+        say(f"explained best by: {best}; had it been one of the actions:")
     print_rows(rows, ("action", "probability"), as_json)
 
 

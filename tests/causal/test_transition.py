@@ -315,12 +315,15 @@ class _Scores(torch.nn.Module):
         return self.layer.score(x, y, None, draw).log_likelihood
 
 
-def test_memory_grows_no_faster_than_the_square_of_the_places() -> None:
-    """What is kept for the gradient in causal mode: at most 120 floats for each picture, action and pair of places, and fewer with more places."""
-    kept: dict[int, int] = {}
-    for places in (64, 128):
+@pytest.mark.parametrize(("mode", "most"), [("action", 180), ("causal", 110), ("modes", 95)])
+def test_memory_grows_no_faster_than_the_square_of_the_places(mode: str, most: int) -> None:
+    """Floats kept for the gradient, for each of 2 pictures, question and pair of places: at most so many with 64 places, fewer with more places."""
+    asked = {"action": 1, "causal": 6, "modes": 6 + 2}[mode]
+    kept: dict[int, float] = {}
+    for places in (64, 128, 256):
         made = CausalTransition(places, 1, 64, 6)  # width, heads and rounds as they are by default
-        before, after = (torch.randint(64, (2, places), generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+        before, after = (torch.randint(64, (2, places), generator=generator(seed)) for seed in (0, 1))
+        action, draw = torch.tensor([0, 3]), made.draw(2, generator(), before.device)
         held: dict[int, int] = {}
 
         def keep(tensor: Tensor, held: dict[int, int] = held) -> Tensor:
@@ -328,11 +331,15 @@ def test_memory_grows_no_faster_than_the_square_of_the_places() -> None:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            score = made.score(before, after, None, made.draw(2, generator(), before.device))
-        kept[places] = sum(held.values()) - sum(p.untyped_storage().nbytes() for p in made.parameters() if p.untyped_storage().data_ptr() in held)
-        assert score.log_likelihood.shape == (2, 6)
-    assert kept[64] <= 120 * 4 * 2 * 6 * 64**2
-    assert kept[128] < 4 * kept[64]
+            if mode == "modes":
+                found = made.modes(before, after, action, draw).actions
+            else:
+                found = made.score(before, after, action if mode == "action" else None, draw).log_likelihood
+        assert found.shape == (2, 1 if mode == "action" else 6)
+        weights = {p.untyped_storage().data_ptr() for p in made.parameters()}
+        kept[places] = sum(size for storage, size in held.items() if storage not in weights) / (4 * 2 * asked * places**2)
+    assert kept[64] <= most
+    assert kept[256] < kept[128] < kept[64]
 
 
 # ---- a world whose graph is known -----------------------------------------------------------------------------------

@@ -139,6 +139,9 @@ def test_what_cannot_be_data_is_refused(tmp_path):
         ({"seed": 1.5}, r"seed=1.5 must be a whole number"),
         ({"nams": ["x"]}, r"unknown option of .*d.npz 'nams'; did you mean 'names'"),
         ({"channels": 1}, "unknown option of .* 'channels'"),
+        ({"transition": True}, r"'transition'; did you mean 'transitions'.*seed, size, test, transitions, validation, variables\.$"),
+        ({"ignore": "weight"}, r"ignore= is an option of transitions: pass transitions={'ignore': 'weight'} .*transitions=ignore=weight"),
+        ({"cyclic": ["a", "b"]}, r"cyclic= is an option of transitions: .*\"transitions=cyclic=a,b\""),
     ],
 )
 def test_wrong_arguments_are_refused(npz, options, said):
@@ -203,10 +206,12 @@ def test_reload_says_why_it_cannot(npz):
     with np.load(npz) as old:
         arrays = {key: old[key] for key in old.files}
     np.savez(npz, images=arrays["images"][:-1], labels=arrays["labels"][:-1], names=arrays["names"])
-    with pytest.raises(DataError, match=r"d.npz had 24 samples and has 23 now, so its splits differ"):
+    with pytest.raises(
+        DataError, match=r"d.npz had 24 samples and has 23 now, so its splits differ; put the old data back, or .*intervae train ... --overwrite"
+    ):
         reload(kept)
     npz.unlink()
-    with pytest.raises(DataError, match=r"the data is no longer at .*d.npz; put it back, or load it with load_data"):
+    with pytest.raises(DataError, match=r"the data is no longer at .*d.npz; put it back, or load it from where it is now with load_data"):
         reload(kept)
     with pytest.raises(DataError, match="has neither a name nor a path"):
         reload({"options": {}})

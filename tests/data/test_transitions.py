@@ -296,7 +296,7 @@ def test_pairs_over_cached_codes_are_on_the_device_of_the_codes():
 
 def test_two_pictures_with_the_same_factors_are_refused():
     table = np.concatenate([grid_table(), grid_table()[7:8]])
-    with pytest.raises(DataError, match=r"made: two pictures have the same factors \(shape number 0, angle number 1, shade number 2\).*unique=False"):
+    with pytest.raises(DataError, match=r"made: two pictures have the same factors \(shape=0.5, angle=0.6, shade=0.9\).*unique=False"):
         with_transitions(grid_data(table=table))
 
 
@@ -307,7 +307,8 @@ def with_a_measurement() -> np.ndarray:
 def test_continuous_labels_are_refused_and_what_the_refusal_names_leaves_them_aside(tmp_path):
     names = (*NAMES, "weight")
     data = grid_data(names=names, table=with_a_measurement())
-    with pytest.raises(DataError, match=r"'weight' has 60 different values in 60 pictures, so it has no steps; .*pass ignore='weight'"):
+    advice = r"pass ignore='weight' \(--data-option \"transitions=ignore=weight\"\)"
+    with pytest.raises(DataError, match=f"'weight' has 60 different values in 60 pictures, so it has no steps; .*{advice}"):
         with_transitions(data, factors="shade")
     left_aside, without = with_transitions(data, ignore="weight"), with_transitions(grid_data())
     for name in SPLITS:
@@ -337,14 +338,14 @@ def test_a_chosen_variable_may_be_left_aside(monkeypatch):
 def test_labels_that_follow_from_each_other_are_refused():
     table = np.array(list(itertools.product(range(6), range(6))), float)
     table = np.column_stack([table, table[:, :1]])
-    with pytest.raises(DataError, match="no two pictures differ in 'shape' alone"):
+    with pytest.raises(DataError, match="no two pictures differ in 'shape' or 'shade' alone"):
         with_transitions(grid_data(table=table))
 
 
 def test_too_few_pictures_for_an_action_are_refused():
     test = np.zeros(60, bool)
     test[::13] = True
-    with pytest.raises(DataError, match=r"the test split has no pair for the action shape\+1"):
+    with pytest.raises(DataError, match=r"the test split has no pair for any action"):
         with_transitions(grid_data(test=test))
 
 
@@ -365,7 +366,10 @@ def test_data_without_labels_are_refused():
         ({"ignore": "weight"}, "unknown factor in ignore 'weight'"),
         ({"ignore": "shade", "factors": "shade"}, "unknown factor in factors 'shade'"),
         ({"ignore": NAMES}, "made: ignore= leaves no factor"),
-        ({"test": 0.3}, "test= of transitions is for new splits; pass splits='random' too"),
+        (
+            {"test": 0.3},
+            "test= of transitions is for new splits; pass splits='random' too .*transitions=splits=random;test=0.3.*, or give it to load_data itself",
+        ),
         ({"test": 2, "splits": "random"}, "test=2 must be a fraction between 0 and 1"),
         ({"balanced": "no"}, "balanced='no' must be true or false"),
         ({"unique": 0}, "unique=0 must be true or false"),
@@ -400,7 +404,10 @@ def test_options_as_one_text_mean_what_they_say(text, options):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("cyclic", "transitions: 'cyclic' is not of the form key=value"),
+        ("cyclic", "transitions='cyclic' must be true, or options as key=value with ; between them"),
+        ("yes", "transitions='yes' must be true, or options as key=value"),
+        ("draws=1;yes", "transitions='draws=1;yes' must be true, or options"),
+        ("=1", "transitions: '=1' is not of the form key=value"),
         ("draws=1;draws=2", "transitions: 'draws=1;draws=2' gives an option twice"),
         ("", "transitions='' must be true or options"),
         ("balanced=no", "balanced='no' must be true or false"),

@@ -27,7 +27,7 @@ from intervae.models.phases import Phase
 from intervae.models.storage import load_model
 from pairs import random_pairs
 
-QUERIES = ("graph", "measure", "counterfactual", "act", "attribute", "extrapolate")
+QUERIES = ("graph", "measure", "counterfactual", "act", "act_repeatedly", "attribute", "explain", "mechanism", "extrapolate")
 BATCH_TERMS: dict[str, set[str]] = {  # terms that are no mean over samples by design: model -> names
     "beta-tcvae": {"loss", "mutual_information", "total_correlation", "dimension_kl"},
     "dip-vae": {"loss", "diagonal", "off_diagonal"},
@@ -331,7 +331,10 @@ def test_a_question_the_model_cannot_answer_names_those_that_can(name: str, make
         "measure": lambda: model.measure(data.test.images),
         "counterfactual": lambda: model.counterfactual(data.test.images, {}),
         "act": lambda: model.act(data.test.images, "jump"),
+        "act_repeatedly": lambda: model.act_repeatedly(data.test.images, "jump", 2),
         "attribute": lambda: model.attribute(data.test.images, data.test.images),
+        "explain": lambda: model.explain(data.test.images, data.test.images),
+        "mechanism": lambda: model.mechanism(data.test.images, "jump"),
         "extrapolate": lambda: model.extrapolate(data.test.images, 2),
     }
     assert set(calls) == set(QUERIES)

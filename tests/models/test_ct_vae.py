@@ -301,6 +301,16 @@ def test_each_phase_that_flies_apart_keeps_the_best_weights(name: str, few: Data
     assert kept == pytest.approx(min(losses), rel=1e-4)
 
 
+def test_few_steps_and_coarse_patches_are_told_before_training(few: Dataset) -> None:
+    pairs = len(few.transitions.train) // 16  # type: ignore[union-attr]
+    coarse, passes, more = CTVAE(few.spec, batch_size=16, transition_batch=16, transition_epochs=1).doubts(few)
+    assert coarse.startswith("patch=8 cuts the pictures in 2 x 2 places")
+    assert passes == f"epochs=20 are only {20 * (len(few.train) // 16)} steps on data this small; epochs=250 would be 500"
+    assert more.startswith(f"transition_epochs=1 are only {pairs} steps")
+    enough = {"patch": 4, "batch_size": 16, "epochs": 100, "transition_batch": 16, "transition_epochs": -(-200 // pairs)}
+    assert CTVAE(few.spec, **enough).doubts(few) == []
+
+
 # ---- questions ------------------------------------------------------------------------------------------------------
 def test_acting_again_is_acting_on_what_came_out(trained: CTVAE, data: Dataset) -> None:
     images = data.test.images[:3]

@@ -186,9 +186,9 @@ def test_no_folder_no_run(tmp_path: Path) -> None:
 
 def test_a_run_that_has_not_finished_says_how_to_go_on(run: Path) -> None:
     (run / "model.safetensors").unlink()
-    refuse(run, r"has no model\.safetensors.*--resume")
+    refuse(run, rf"has no model\.safetensors.*not finished: go on with `intervae resume {run}`")
     shutil.rmtree(run / "checkpoints")
-    refuse(run, r"has no model\.safetensors \(the weights\)\.$")
+    refuse(run, r"has no model\.safetensors \(the weights\); put the file back, or train it again\.$")
 
 
 @pytest.mark.parametrize("content", ["", "{", "model: causal-vae", "\x00"])

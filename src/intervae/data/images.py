@@ -105,6 +105,10 @@ def _decode(file: File, name: str, size: Size | None, channels: int | None, crop
         raise DataError(f"image {name!r} is larger than {Image.MAX_IMAGE_PIXELS} pixels, which is refused as unsafe; make it smaller.") from None
     except MemoryError:
         raise DataError(f"image {name!r} does not fit into memory; make it smaller.") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"image {name!r} does not exist; check its path.") from None
+    except IsADirectoryError:
+        raise DataError(f"image {name!r} is a folder; give the file of a picture.") from None
     except Exception as error:  # a decoder may raise nearly anything on a broken file
         if isinstance(file, Path) and file.stat().st_size == 0:
             raise DataError(f"image {name!r} is an empty file (0 bytes); {advice}.") from None

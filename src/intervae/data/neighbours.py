@@ -21,10 +21,10 @@ class Neighbours:
 
     def __init__(self, dataset: Dataset) -> None:
         if dataset.transitions is None:
-            raise DataError(f"{dataset.name} has no transitions; load it with transitions=True.")
+            raise DataError(f"{dataset.name} has no transitions; load it with transitions=True (--data-option transitions=true).")
         self.dataset, self.pairs, self.cyclic = dataset, dataset.transitions.train, dataset.transitions.cyclic
         self.names, self.codes, self.part, self.row = factor_codes(dataset, dataset.transitions.ignored)
-        self.cells = Cells(dataset.name, self.names, self.codes, self.part, True, np.random.default_rng(0))
+        self.cells = Cells(dataset, self.names, self.codes, self.part, True, np.random.default_rng(0))
 
     def after(self, split: str, rows: Tensor, action: int, times: int) -> Tensor:
         """(N, times): the pictures that repeating an action 1, 2, ... times leads to from the rows (N,) of a split; -1 where there is none.

@@ -17,6 +17,11 @@ def check_fractions(**given: Any) -> dict[str, float]:
     return {name: float(fraction) for name, fraction in given.items() if fraction is not None}
 
 
+def as_data_option(transitions: str) -> str:
+    """How the command line gives options of transitions, such as "ignore=weight", in brackets."""
+    return f'(--data-option "transitions={transitions}")'
+
+
 def read_names(given: str | Sequence[str], what: str) -> list[str]:
     """A list of names, or one text with commas."""
     if not isinstance(given, Iterable):

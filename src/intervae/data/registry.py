@@ -16,8 +16,8 @@ from intervae.data.base import Dataset
 from intervae.data.columns import check_variables
 from intervae.data.folder import load_folder
 from intervae.data.images import as_size
-from intervae.data.options import check_fractions, read_names
-from intervae.data.transitions import FRACTIONS, transition_options, with_transitions
+from intervae.data.options import as_data_option, check_fractions, read_names
+from intervae.data.transitions import FRACTIONS, option_names, transition_options, with_transitions
 from intervae.errors import DataError, UsageError, unknown
 from intervae.settings import check_whole
 
@@ -111,14 +111,17 @@ def reload(source: Mapping[str, Any]) -> Dataset:
     if "object" in source:
         raise DataError(f"this data came from a {source['object']} in memory, which cannot be loaded again; pass that object to load_data once more.")
     if "path" in source and not Path(source["path"]).exists():
-        raise DataError(f"the data is no longer at {source['path']}; put it back, or load it with load_data from where it is now.")
+        raise DataError(
+            f"the data is no longer at {source['path']}; put it back, or load it from where it is now with load_data (--data of `intervae train`)."
+        )
     if "path" not in source and "name" not in source:
         raise DataError("this source of data has neither a name nor a path, so it cannot be loaded again; load it with load_data.")
     where = Path(source["path"]) if "path" in source else source["name"]
     dataset = load_data(where, variables=source.get("variables"), **source.get("options", {}))
     if "samples" in source and dataset.source["samples"] != source["samples"]:
         raise DataError(
-            f"{where} had {source['samples']} samples and has {dataset.source['samples']} now, so its splits differ; load it anew with load_data."
+            f"{where} had {source['samples']} samples and has {dataset.source['samples']} now, so its splits differ; put the old data back, "
+            "or load it anew with load_data and train again (`intervae train ... --overwrite`)."
         )
     return dataset
 
@@ -175,9 +178,12 @@ def _pair(dataset: Dataset, pairs: dict[str, Any]) -> Dataset:
 
 def _check_options(loader: Loader, options: Mapping[str, Any], origin: Mapping[str, str]) -> None:
     taken = [name for name, p in inspect.signature(loader).parameters.items() if p.kind is p.KEYWORD_ONLY]
-    for name in options:
+    for name, value in options.items():
+        if name not in taken and name in option_names():
+            text = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+            raise UsageError(f"{name}= is an option of transitions: pass transitions={{{name!r}: {value!r}}} {as_data_option(f'{name}={text}')}.")
         if name not in taken:
-            raise unknown(f"option of {next(iter(origin.values()))}", name, [*taken, "variables"])
+            raise unknown(f"option of {next(iter(origin.values()))}", name, {*taken, "variables", "transitions"})
 
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:

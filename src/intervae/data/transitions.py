@@ -26,7 +26,8 @@ from torch import Tensor
 
 from intervae.data.base import CHUNK, Batch, Dataset, Split, split_rows
 from intervae.data.columns import listed
-from intervae.data.options import check_fractions, read_names
+from intervae.data.options import as_data_option, check_fractions, read_names
+from intervae.data.transition_notes import IN_WORDS, UNTESTED, more_pairs, no_steps, shown, steps_in_words
 from intervae.data.twins import keep_together, resplit
 from intervae.errors import DataError, UsageError, unknown
 from intervae.settings import check_flags, check_whole, parse_settings, plain_value
@@ -34,8 +35,7 @@ from intervae.settings import check_flags, check_whole, parse_settings, plain_va
 LARGEST_KEY = 2**62
 FEWEST_IN_A_CIRCLE = 3  # values; of two the steps up and down would be the same
 SPLITS = ("train", "validation", "test")
-UNLIKE = "unique=False (for ct-vae with picture_epochs=0)"
-UNTESTED = "transitions: the test split has no pair for"  # how the note on these begins
+UNLIKE = f"unique=False {as_data_option('unique=false')}, which ct-vae takes with picture_epochs=0 (--set)"
 FRACTIONS = {"validation": 0.15 / 0.85, "test": 0.15}  # of the paper's splits by picture: 70, 15 and 15 percent
 
 
@@ -106,11 +106,15 @@ def transition_options(given: bool | str | Mapping[str, Any], seed: int = 0) -> 
     if not isinstance(given, bool | Mapping):
         raise UsageError(f"transitions={given!r} must be true or options of with_transitions, such as cyclic=azimuth;draws=1000.")
     options = {} if isinstance(given, bool) else dict(given)
-    known = [name for name, p in inspect.signature(with_transitions).parameters.items() if p.kind is p.KEYWORD_ONLY]
     for name in options:
-        if name not in known:
-            raise unknown("option of transitions", name, known)
+        if name not in option_names():
+            raise unknown("option of transitions", name, option_names())
     return None if given is False else {"seed": seed, **options}
+
+
+def option_names() -> list[str]:
+    """The options of `with_transitions`."""
+    return [name for name, p in inspect.signature(with_transitions).parameters.items() if p.kind is p.KEYWORD_ONLY]
 
 
 def _read_options(text: str) -> bool | dict[str, Any]:
@@ -118,6 +122,8 @@ def _read_options(text: str) -> bool | dict[str, Any]:
     if isinstance(whole := plain_value(text), bool):
         return whole
     parts = [part for part in text.split(";") if part.strip()]
+    if not all("=" in part for part in parts):
+        raise UsageError(f"transitions={text!r} must be true, or options as key=value with ; between them, such as cyclic=azimuth;draws=1000.")
     texts = parse_settings(parts, "transitions:")
     if len(texts) < len(parts):
         raise UsageError(f"transitions: {text!r} gives an option twice; give each once.")
@@ -171,7 +177,11 @@ def with_transitions(
     check_whole(0, train_draws=0 if train_draws is None else train_draws)
     fractions = check_fractions(validation=validation, test=test)
     if splits == "given" and fractions:
-        raise UsageError(f"{next(iter(fractions))}= of transitions is for new splits; pass splits='random' too, or give it to load_data itself.")
+        name = next(iter(fractions))
+        also = as_data_option(f"splits=random;{name}={fractions[name]:g}")
+        raise UsageError(
+            f"{name}= of transitions is for new splits; pass splits='random' too {also}, or give it to load_data itself (--data-option {name}=)."
+        )
     dataset = _split_anew(dataset, {**FRACTIONS, **fractions}, seed) if splits == "random" else dataset
     dataset = keep_together(dataset, seed) if distinct else dataset
     ignored = _names(ignore, _factors(dataset)[0], "ignore")
@@ -183,19 +193,21 @@ def with_transitions(
         raise UsageError(f"{dataset.name}: factors={factors!r} names no factor, so there would be no action; known: {', '.join(names)}.")
     around = _names(cyclic, chosen, "cyclic")
     rng = np.random.default_rng([seed, 2])
-    cells = Cells(dataset.name, names, codes, part, unique, rng)
+    cells = Cells(dataset, names, codes, part, unique, rng)
     actions = tuple(f"{name}{sign}" for name in chosen for sign in ("+1", "-1"))
     limits = [(draws if train_draws is None else train_draws) or 0, draws or 0, draws or 0]  # 0 for all pairs
     made = {limit: _pairs(cells, chosen, around, limit, rng) for limit in dict.fromkeys(limits)}
-    pairs, notes = [], [note for note in dataset.notes if not note.startswith(UNTESTED)]
+    pairs, notes = [], [note for note in dataset.notes if not note.startswith((UNTESTED, IN_WORDS))]
+    notes += steps_in_words(dataset, chosen)
     for number, (split, limit) in enumerate(zip(SPLITS, limits, strict=True)):
         first, second, action = made[limit]
         inside = np.flatnonzero((part[first] == number) & (part[second] == number))
         if visible:
             inside = inside[_differ(getattr(dataset, split), row[first[inside]], row[second[inside]])]
-        missing = _without_pairs(dataset.name, split, action[inside], actions, every=balanced or split == "train")
+        cure = more_pairs(dataset, split, splits == "random", "draws" if split != "train" or train_draws is None else "train_draws", limit)
+        missing = _without_pairs(dataset.name, split, action[inside], actions, cure, every=balanced or split == "train")
         if missing and split == "test":
-            notes.append(f"{UNTESTED} {listed(missing)}, so these are never tested; give a larger test= or more pictures")
+            notes.append(f"{UNTESTED} {listed(missing)}, so these are never tested; {cure}")
         kept = _balance(inside, action, len(actions), rng) if balanced else inside
         which = {"before": row[first[kept]], "after": row[second[kept]], "action": action[kept]}
         tensors = {name: torch.from_numpy(array) for name, array in which.items()}
@@ -212,7 +224,10 @@ def _pairs(
     for name in chosen:
         factor = cells.names.index(name)
         before, after = cells.steps(factor, name in around)
-        found.append(_draw(before, after, cells.codes[before, factor], draws, rng) if draws else (before, after))
+        found.append(_draw(before, after, cells.codes[before, factor], draws, rng) if draws and len(before) else (before, after))
+    if not all(len(up) for up, _ in found):
+        without = [name for name, (up, _) in zip(chosen, found, strict=True) if not len(up)]
+        raise no_steps(cells.data, without, chosen, [name for name, size in zip(cells.names, cells.sizes, strict=True) if size > 1])
     first = np.concatenate([end for up, down in found for end in (up, down)])
     second = np.concatenate([end for up, down in found for end in (down, up)])
     return first, second, np.repeat(np.arange(2 * len(found)), [len(up) for up, _ in found for _ in range(2)])
@@ -241,35 +256,34 @@ def factor_codes(dataset: Dataset, ignored: Sequence[str]) -> tuple[tuple[str, .
     names = tuple(name for name in every if name not in ignored)
     if not names:
         raise UsageError(f"{dataset.name}: ignore= leaves no factor; known: {', '.join(every)}.")
-    columns = []
-    for name in names:
-        column = table[:, every.index(name)]
-        values, codes = np.unique(column, return_inverse=True)
-        if len(values) > max(len(column) // 2, 2):
-            has = f"{name!r} has {len(values)} different values in {len(column)} pictures"
-            if len(names) == 1:  # to ignore it would leave none
-                raise DataError(
-                    f"{dataset.name}: {has} and is the only factor, so there is nothing to tell steps from; "
-                    f"transitions need a grid of two factors or more with few values each, or round it and pass {UNLIKE}."
-                )
+    columns = [np.unique(table[:, every.index(name)], return_inverse=True)[1].reshape(-1) for name in names]
+    sizes = [int(codes.max()) + 1 for codes in columns]
+    many = [name for name, size in zip(names, sizes, strict=True) if size > max(len(table) // 2, 2)]
+    if many:
+        has = f"{many[0]!r} has {sizes[names.index(many[0])]} different values in {len(table)} pictures"
+        if len(many) == len(names):  # to ignore them would leave none
             raise DataError(
-                f"{dataset.name}: {has}, so it has no steps; "
-                f"transitions need factors with few values (a grid): round it, or pass ignore={name!r} if the two of a pair may differ in it."
+                f"{dataset.name}: {has} and {'is the only factor' if len(names) == 1 else 'no other factor has few'}, so there is nothing to tell "
+                f"steps from; transitions need a grid of two factors or more with few values each, or round it and pass {UNLIKE}."
             )
-        columns.append(codes.reshape(-1))
-    sizes = [len(getattr(dataset, split)) for split in SPLITS]
-    part, row = np.repeat(np.arange(len(SPLITS)), sizes), np.concatenate([np.arange(size) for size in sizes])
+        names_of = ",".join(many)
+        raise DataError(
+            f"{dataset.name}: {has}, so it has no steps; transitions need factors with few values (a grid): round it, or pass "
+            f"ignore={names_of!r} {as_data_option(f'ignore={names_of}')} if the two of a pair may differ in {'it' if len(many) == 1 else 'these'}."
+        )
+    lengths = [len(getattr(dataset, split)) for split in SPLITS]
+    part, row = np.repeat(np.arange(len(SPLITS)), lengths), np.concatenate([np.arange(length) for length in lengths])
     return names, np.stack(columns, axis=1), part, row
 
 
 class Cells:
     """Pictures by their combination of factors, each combination one whole number: its digits are the factors, in a mixed radix."""
 
-    def __init__(self, data: str, names: Sequence[str], codes: np.ndarray, part: np.ndarray, unique: bool, rng: np.random.Generator) -> None:
-        self.data, self.names, self.codes, self.unique, self.rng = data, names, codes, unique, rng
+    def __init__(self, data: Dataset, names: Sequence[str], codes: np.ndarray, part: np.ndarray, unique: bool, rng: np.random.Generator) -> None:
+        self.data, self.names, self.codes, self.unique, self.rng = data.name, names, codes, unique, rng
         self.sizes = [int(size) for size in codes.max(axis=0) + 1]
         if len(SPLITS) * math.prod(self.sizes) > LARGEST_KEY:
-            raise DataError(f"{data}: {len(names)} factors have more combinations than a whole number can count; choose fewer variables.")
+            raise DataError(f"{data.name}: {len(names)} factors have more combinations than a whole number can count; choose fewer variables.")
         self.strides = list(accumulate(reversed(self.sizes[1:]), lambda a, b: a * b, initial=1))[::-1]
         self.key = codes @ np.array(self.strides)
         if not unique:  # a partner is drawn from the same split
@@ -278,11 +292,11 @@ class Cells:
         self.sorted = self.key[self.order]
         repeated = np.flatnonzero(self.sorted[1:] == self.sorted[:-1])
         if unique and len(repeated):
-            same = self.order[repeated[0]]
-            label = ", ".join(f"{name} number {code}" for name, code in zip(names, codes[same], strict=True))
+            every, table = _factors(data)
+            label = shown(data, {name: float(table[self.order[repeated[0]], every.index(name)]) for name in names})
             raise DataError(
-                f"{data}: two pictures have the same factors ({label}), so a pair may differ in more than these; "
-                f"name the missing factor, or pass {UNLIKE} to pair pictures that agree in all other factors."
+                f"{data.name}: two pictures have the same factors ({label}), so a pair may differ in more than these; "
+                f"give the missing factor a column, or, to pair pictures that agree in all other factors, pass {UNLIKE}."
             )
 
     def steps(self, factor: int, cyclic: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -300,11 +314,6 @@ class Cells:
             end, under = self._partner(upper, self.key[upper] + back[upper])
             both = np.unique(np.stack([np.concatenate([start, under]), np.concatenate([above, end])], axis=1), axis=0)
             start, above = both[:, 0], both[:, 1]
-        if not len(start):
-            raise DataError(
-                f"{self.data}: no two pictures differ in {self.names[factor]!r} alone, by one step; "
-                f"transitions need a grid in which it changes while the others stay: leave it out (factors=)."
-            )
         return start, above
 
     def _partner(self, rows: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -344,15 +353,14 @@ def _differ(split: Split, before: np.ndarray, after: np.ndarray) -> np.ndarray:
     return np.concatenate(found) if found else np.zeros(0, bool)
 
 
-def _without_pairs(data: str, split: str, action: np.ndarray, actions: Sequence[str], *, every: bool) -> list[str]:
+def _without_pairs(data: str, split: str, action: np.ndarray, actions: Sequence[str], cure: str, *, every: bool) -> list[str]:
     """The actions without a pair in a split; refused where `every` one must have some, and where none has any."""
     counts = np.bincount(action, minlength=len(actions))
     missing = [name for name, count in zip(actions, counts, strict=True) if not count]
-    if missing and (every or len(missing) == len(actions)):
-        raise DataError(
-            f"{data}: the {split} split has no pair for the action {missing[0]}; "
-            f"give more pictures, draw other splits (splits='random'), or leave the factor out (factors=)."
-        )
+    if len(missing) == len(actions):
+        raise DataError(f"{data}: the {split} split has no pair for any action; {cure}.")
+    if missing and every:
+        raise DataError(f"{data}: the {split} split has no pair for the action {missing[0]}; {cure}, or leave the factor out (factors=).")
     return missing
 
 

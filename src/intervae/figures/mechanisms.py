@@ -79,7 +79,8 @@ def mechanisms(path: str | Path, panels: Sequence[MechanismPanel], *, title: str
         canvas.image(_grey(graph), x, y + graph_top, SIDE, SIDE)
         canvas.text(x + SIDE / 2, y + graph_top + SIDE + SMALL * LINE / 2, "before", size=SMALL, color=FAINT, ha="center")
         if first:
-            canvas.text(x - 8, y + graph_top + SIDE / 2, "after", size=SMALL, color=FAINT, ha="right")
+            canvas.text(x - 8, y + graph_top + SIDE / 2 - SMALL * LINE / 2, "graph:", size=SMALL, color=FAINT, ha="right")
+            canvas.text(x - 8, y + graph_top + SIDE / 2 + SMALL * LINE / 2, "after", size=SMALL, color=FAINT, ha="right")
     canvas.save(path)
 
 

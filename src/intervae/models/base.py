@@ -103,6 +103,10 @@ class Model(nn.Module, ABC):
     def check(self, data: Dataset) -> None:
         """Refuse, before a run is started, data that this model cannot be trained on."""
 
+    def doubts(self, data: Dataset) -> list[str]:
+        """What a person should know of these settings on this data before training starts, a sentence each."""
+        return []
+
     def states_prepared(self) -> list[dict[str, Any]]:
         """Of a phase that only prepares: the states on the way, each as `state_to_log` would tell it."""
         return []
@@ -132,6 +136,15 @@ class Model(nn.Module, ABC):
 
     def attribute(self, before: Any, after: Any) -> Any:
         self._refuse("attribute")
+
+    def act_repeatedly(self, images: Any, action: Any, times: int) -> Tensor:
+        self._refuse("act_repeatedly")
+
+    def explain(self, before: Any, after: Any) -> Any:
+        self._refuse("explain")
+
+    def mechanism(self, *asked: Any, **more: Any) -> Any:
+        self._refuse("mechanism")
 
     def extrapolate(self, frames: Any, steps: int) -> Tensor:
         self._refuse("extrapolate")

@@ -29,6 +29,8 @@ from intervae.nets.likelihood import negative_log_likelihood
 from intervae.settings import at_least, check_whole
 
 RARE = 0.01  # share of any picture's codes that may be any code, where training pictures never had it there
+COARSE = 3  # rows or columns of places
+FEW_STEPS, ENOUGH_STEPS = 200, 500  # of the codebooks, and of the transitions
 HELP = "load it with transitions=True (--data-option transitions=true), or pass it through with_transitions()"
 
 
@@ -139,6 +141,22 @@ class CTVAE(MCQVAE):
             )
         if (pairs := len(data.transitions.train)) < (size := self.settings.transition_batch):  # of the transitions and of the pictures after them
             raise DataError(f"there are {pairs} training pairs, fewer than one transition_batch of {size}; set transition_batch={pairs} or less.")
+
+    def doubts(self, data: Dataset) -> list[str]:
+        """Too few steps, and patches that are too large, both likely where the defaults meet a small grid of small pictures."""
+        settings, found, pairs = self.settings, [], 0 if data.transitions is None else len(data.transitions.train)
+        if min(self.grid) < COARSE:
+            rows, columns = self.grid
+            found.append(f"patch={settings.patch} cuts the pictures in {rows} x {columns} places, which is coarse; a smaller patch shows more")
+        for name, samples, size in (
+            ("epochs", len(data.train), settings.batch_size),
+            ("transition_epochs", pairs, settings.transition_batch),
+        ):
+            passes, each = getattr(settings, name), max(1, samples // size)
+            if passes * each < FEW_STEPS:
+                enough = -(-ENOUGH_STEPS // each)
+                found.append(f"{name}={passes} are only {passes * each} steps on data this small; {name}={enough} would be {enough * each}")
+        return found
 
     # ---- training ---------------------------------------------------------------------------------------------------
     def phases(self) -> list[Phase]:
@@ -267,7 +285,7 @@ class CTVAE(MCQVAE):
         """The probabilities (B, n, S) of the codes after actions (B,), the mean over the graphs that are drawn; of the most probable one without."""
         layer, nodes = self.transition, self.transition.nodes(codes)
         chances = []
-        for draw in draws or [None]:
+        for draw in draws or (None,):
             logits = layer.logits(codes, nodes, layer.graph(nodes, action, draw).edges, action, None if draw is None else draw.noise)[:, 0]
             chances.append(logits.float().softmax(2))
         return torch.stack(chances).mean(0)
@@ -300,7 +318,7 @@ class CTVAE(MCQVAE):
 
     def _joint(self, before: Tensor, after: Tensor, action: Tensor | None, draws: _Draws) -> Tensor:
         """log p(codes after | codes before, a) under each action asked about, (B, G), the mean of p over the graphs."""
-        found = [self.transition.score(before, after, action, draw).log_likelihood for draw in draws(len(before)) or [None]]
+        found = [self.transition.score(before, after, action, draw).log_likelihood for draw in draws(len(before)) or (None,)]
         return torch.stack(found).logsumexp(0) - math.log(len(found))
 
     def _both(self, before: Any, after: Any) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import subprocess
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +19,7 @@ from safetensors.torch import load_file, save
 import intervae
 from intervae.causal.graph import CausalGraph
 from intervae.data.base import Spec
+from intervae.data.columns import listed
 from intervae.errors import IntervaeError, QueryError, RunError
 from intervae.files import read_json, write_bytes, write_json, write_text
 from intervae.models.base import Model, answers
@@ -53,14 +55,13 @@ def save_model(model: Model, folder: Path, **run: Any) -> None:
 def load_model(folder: str | Path, device: str | torch.device = "cpu") -> Model:
     """The model of a run folder, ready for queries."""
     folder = Path(folder)
-    if not folder.is_dir():
-        raise RunError(f"{folder} is not a run folder: it does not exist or is not a folder.")
+    need_folder(folder)
     config = read_json(folder / "config.json", "the run's settings")
     model = build_model(config, folder)
     path = folder / "model.safetensors"
     if not path.is_file():
-        hint = " Training has not finished; go on with resume=True (--resume)." if (folder / "checkpoints").is_dir() else ""
-        raise RunError(f"{folder} has no model.safetensors (the weights).{hint}")
+        hint = f"its training has not finished: {going_on(folder)}" if (folder / "checkpoints").is_dir() else "put the file back, or train it again"
+        raise RunError(f"{folder} has no model.safetensors (the weights); {hint}.")
     try:
         tensors = load_file(path)
     except (SafetensorError, OSError) as error:
@@ -68,6 +69,20 @@ def load_model(folder: str | Path, device: str | torch.device = "cpu") -> Model:
     load_tensors(model, tensors, path)
     model.trained = True
     return model.to(device).eval()
+
+
+def need_folder(folder: Path) -> None:
+    """Refuse what is not a folder, where that of a run is needed; the runs beside it are told."""
+    if not folder.is_dir():
+        why = "is a file" if folder.exists() else "does not exist"
+        beside = sorted(path.parent.name for path in folder.parent.glob("*/config.json"))
+        known = f"; {folder.parent} has {listed(beside, 4)}" if beside else ""
+        raise RunError(f"{folder} is not a run folder: it {why}; give the folder that `intervae train` wrote (its --out){known}.")
+
+
+def going_on(folder: Path) -> str:
+    """What to do with a run that was stopped."""
+    return f"go on with `intervae resume {shlex.quote(str(folder))}` (fit with resume=True)"
 
 
 def build_model(config: Any, folder: Path) -> Model:
@@ -178,5 +193,7 @@ def model_card(model: Model, config: dict[str, Any]) -> str:
     if answers(type(model), "act"):
         lines += [f'after = model.act(images, "{model.spec.actions[0]}")', "chances = model.attribute(images, after)  # of each action"]
     lines += ["```", "", "Settings:", "", "```json", json.dumps(config["settings"], indent=2), "```", ""]
-    lines += ["A counterfactual is only as right as the graph and the mechanisms; outside the training ranges above it extrapolates.", ""]
+    said = "What an action is said to do" if answers(type(model), "act") else "A counterfactual"
+    rests = "what was learned of it" if answers(type(model), "act") else "the graph and the mechanisms"
+    lines += [f"{said} is only as right as {rests}; outside the training ranges above it extrapolates.", ""]
     return "\n".join(lines)
