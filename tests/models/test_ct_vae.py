@@ -301,6 +301,25 @@ def test_each_phase_that_flies_apart_keeps_the_best_weights(name: str, few: Data
     assert kept == pytest.approx(min(losses), rel=1e-4)
 
 
+def test_mirrored_pairs_have_the_codes_of_mirrored_pictures_and_exchanged_steps(few: Dataset) -> None:
+    model = tiny(few, mirror=("a",))
+    model.fit(few, seed=0)
+    assert few.transitions is not None
+    pairs, made = few.transitions.train, model.encode_once(few, 0)
+    assert len(made.train) == 2 * len(pairs)
+    assert len(made.validation) == len(few.transitions.validation)
+    whole = made.train.batch(torch.arange(len(made.train)))
+    mirrored = {name: part[len(pairs) :] for name, part in whole.items()}
+    for name, rows in (("codes", pairs.before), ("after_codes", pairs.after)):
+        assert torch.equal(whole[name][: len(pairs)].long(), model.codes(few.train.images[rows]))
+        assert torch.equal(mirrored[name].long(), model.codes(few.train.images[rows].flip(-1)))
+    exchanged = [few.actions[a] for a in mirrored["action"].tolist()]
+    swap = {"a+1": "a-1", "a-1": "a+1"}
+    assert exchanged == [swap.get(few.actions[a], few.actions[a]) for a in pairs.action.tolist()]
+    with pytest.raises(UsageError, match=r"factor in mirror.*'z'"):
+        tiny(few, mirror=("z",)).fit(few, seed=0)
+
+
 def test_few_steps_and_coarse_patches_are_told_before_training(few: Dataset) -> None:
     pairs = len(few.transitions.train) // 16  # type: ignore[union-attr]
     coarse, passes, more = CTVAE(few.spec, batch_size=16, transition_batch=16, transition_epochs=1).doubts(few)

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from intervae.causal.transition import NONE, CausalTransition, Draw
 from intervae.data.base import Batch, Dataset, Split
-from intervae.data.transitions import TransitionSplit
+from intervae.data.transitions import TransitionSplit, action_factors
 from intervae.errors import DataError, QueryError, UsageError, unknown
 from intervae.models.base import QUERY_BATCH, in_batches
 from intervae.models.mcq_vae import MCQVAE, MCQVAESettings
@@ -60,6 +60,7 @@ class CTVAESettings(MCQVAESettings):
     transition_batch: int = 128  # pairs in a step
     transition_rate: float = 5e-3  # learning rate of the transition layer
     weight_decay: float = 0.01  # of the transition layer
+    mirror: tuple[str, ...] = ()  # factors whose steps a mirror exchanges; with any, mirrored training pairs are learned from too
     picture_epochs: int = 2  # passes in which the decoder learns to paint what a transition expects; 0 where pairs differ in more than the action
     picture_rate: float = 5e-4  # its learning rate there
 
@@ -139,6 +140,10 @@ class CTVAE(MCQVAE):
                 f"picture_epochs={self.settings.picture_epochs}: the pairs of {data.name} (unique=False) differ in more than the action, so that the "
                 "decoder would learn to paint the mean of unlike pictures; set picture_epochs=0."
             )
+        factors = action_factors(self.spec.actions)[0]
+        for name in self.settings.mirror:
+            if name not in factors:
+                raise unknown("factor in mirror", name, factors)
         if (pairs := len(data.transitions.train)) < (size := self.settings.transition_batch):  # of the transitions and of the pictures after them
             raise DataError(f"there are {pairs} training pairs, fewer than one transition_batch of {size}; set transition_batch={pairs} or less.")
 
@@ -191,8 +196,18 @@ class CTVAE(MCQVAE):
         return [*super().phases(), transitions, *([pictures] if settings.picture_epochs else [])]
 
     def encode_once(self, data: Dataset, seed: int) -> Dataset:
-        """The data of the transition phase: pairs of rows, over the codes of every picture."""
-        return self._pairs(data, lambda split: Split(codes=self.split_codes(split)))
+        """The data of the transition phase: pairs of rows, over the codes of every picture; of mirrored training pictures too where asked for."""
+        found = self._pairs(data, lambda split: Split(codes=self.split_codes(split)))
+        if not self.settings.mirror:
+            return found
+        assert data.transitions is not None
+        pairs, names = data.transitions.train, self.spec.actions
+        exchanged = {f"{name}{sign}": f"{name}{other}" for name in self.settings.mirror for sign, other in (("+1", "-1"), ("-1", "+1"))}
+        action = torch.tensor([names.index(exchanged.get(name, name)) for name in names], device=pairs.action.device)[pairs.action]
+        rows = [torch.cat([part, part + len(data.train)]) for part in (pairs.before, pairs.after)]
+        both = replace(pairs, before=rows[0], after=rows[1], action=torch.cat([pairs.action, action]))
+        codes = torch.cat([self.split_codes(data.train), self.split_codes(data.train, mirrored=True)])
+        return replace(found, train=TransitionSplit(Split(codes=codes), both))
 
     def encode_beside(self, data: Dataset, seed: int) -> Dataset:
         """The data of the last phase: the same, and the pictures themselves."""

@@ -205,10 +205,13 @@ class MCQVAE(Model):
         return {"code_perplexity": [round(value, 3) for value in perplexity.tolist()]}
 
     @torch.no_grad()
-    def split_codes(self, split: Split) -> Tensor:
-        """The code numbers of all pictures of a split, (N, n) int16, on its device; encoded once, batch after batch."""
-        rows = torch.arange(len(split), device=split.device).split(CODES_BATCH)
-        return torch.cat([self.quantiser.indices(self.encoder(split.batch(part)["images"])).to(torch.int16) for part in rows])
+    def split_codes(self, split: Split, *, mirrored: bool = False) -> Tensor:
+        """The code numbers of all pictures of a split, or of their mirror images, (N, n) int16, on its device; encoded batch after batch."""
+        found = []
+        for part in torch.arange(len(split), device=split.device).split(CODES_BATCH):
+            images = split.batch(part)["images"]
+            found.append(self.quantiser.indices(self.encoder(images.flip(-1) if mirrored else images)).to(torch.int16))
+        return torch.cat(found)
 
     @torch.no_grad()
     def measure_marginals(self, data: Dataset, seed: int) -> None:
