@@ -81,7 +81,8 @@ def _explain(error: Exception, debug: bool) -> int:
         command = getattr(getattr(error, "ctx", None), "command_path", "intervae")
         return _fail(f"{error.format_message().rstrip('.?')}; see `{command} --help`.", error.exit_code)
     if isinstance(error, OSError):
-        return _fail(f"{error.filename or 'output'}: {error.strerror or error}{'; check that path' if error.filename else ''}.", 1)
+        advice = "; check that path" if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)) else ""
+        return _fail(f"{error.filename or 'output'}: {error.strerror or error}{advice}.", 1)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error):  # of Python or torch
         return _fail("not enough memory; use smaller images (--size), fewer of them, or a smaller --set batch_size.", 1)
     return _fail(f"this should not happen ({type(error).__name__}: {error}); please report it with what --debug shows.", 1)

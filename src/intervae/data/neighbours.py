@@ -60,7 +60,8 @@ class Neighbours:
 def best_guess(dataset: Dataset) -> float:
     """The accuracy of actions on the test pairs that no method can exceed on average, as some pairs look alike and have different actions.
 
-    Of all pairs of the test split that show the same two pictures, the most frequent action is taken to be guessed.
+    Of all pairs of the test split that show the same two pictures, the most frequent action is taken to be guessed. Equal pictures in other
+    splits are not looked at: without `distinct` the number is too large.
     """
     near = Neighbours(dataset)
     pictures = np.unique(picture_numbers(dataset.test), return_inverse=True)[1]

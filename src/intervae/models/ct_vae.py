@@ -198,16 +198,17 @@ class CTVAE(MCQVAE):
     def encode_once(self, data: Dataset, seed: int) -> Dataset:
         """The data of the transition phase: pairs of rows, over the codes of every picture; of mirrored training pictures too where asked for."""
         found = self._pairs(data, lambda split: Split(codes=self.split_codes(split)))
-        if not self.settings.mirror:
-            return found
+        return replace(found, train=self._mirrored_too(found.train, data)) if self.settings.mirror else found
+
+    def _mirrored_too(self, known: Split, data: Dataset) -> TransitionSplit:
+        """The pairs, and after them those of the mirror images, with the steps exchanged that a mirror exchanges."""
         assert data.transitions is not None
-        pairs, names = data.transitions.train, self.spec.actions
-        exchanged = {f"{name}{sign}": f"{name}{other}" for name in self.settings.mirror for sign, other in (("+1", "-1"), ("-1", "+1"))}
-        action = torch.tensor([names.index(exchanged.get(name, name)) for name in names], device=pairs.action.device)[pairs.action]
-        rows = [torch.cat([part, part + len(data.train)]) for part in (pairs.before, pairs.after)]
-        both = replace(pairs, before=rows[0], after=rows[1], action=torch.cat([pairs.action, action]))
-        codes = torch.cat([self.split_codes(data.train), self.split_codes(data.train, mirrored=True)])
-        return replace(found, train=TransitionSplit(Split(codes=codes), both))
+        pairs, names, opposite = data.transitions.train, self.spec.actions, {"+1": "-1", "-1": "+1"}
+        seen = [f"{name[:-2]}{opposite[name[-2:]]}" if name[:-2] in self.settings.mirror else name for name in names]
+        action = torch.tensor([names.index(name) for name in seen], device=pairs.action.device)[pairs.action]
+        before, after = (torch.cat([rows, rows + len(data.train)]) for rows in (pairs.before, pairs.after))
+        codes = torch.cat([known.fields["codes"], self.split_codes(data.train, mirrored=True)])
+        return TransitionSplit(Split(codes=codes), replace(pairs, before=before, after=after, action=torch.cat([pairs.action, action])))
 
     def encode_beside(self, data: Dataset, seed: int) -> Dataset:
         """The data of the last phase: the same, and the pictures themselves."""

@@ -193,7 +193,7 @@ def model_card(model: Model, config: dict[str, Any]) -> str:
     if answers(type(model), "act"):
         lines += [f'after = model.act(images, "{model.spec.actions[0]}")', "chances = model.attribute(images, after)  # of each action"]
     lines += ["```", "", "Settings:", "", "```json", json.dumps(config["settings"], indent=2), "```", ""]
-    said = "What an action is said to do" if answers(type(model), "act") else "A counterfactual"
-    rests = "what was learned of it" if answers(type(model), "act") else "the graph and the mechanisms"
-    lines += [f"{said} is only as right as {rests}; outside the training ranges above it extrapolates.", ""]
+    acted = "What act() paints is only as right as what was learned of the action"
+    asked = acted if answers(type(model), "act") else "A counterfactual is only as right as the graph and the mechanisms"
+    lines += [f"{asked}; outside the training ranges above it extrapolates.", ""]
     return "\n".join(lines)
