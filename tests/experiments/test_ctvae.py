@@ -10,6 +10,7 @@ import torch
 from intervae.causal.transition import Chances
 from intervae.data import Neighbours, load_data
 from intervae.experiments.ctvae import CTVAE_TABLE1, TIMES, Actions, Codes, fit_predictor, others, repeated, selectivity
+from intervae.models.ct_vae import CTVAESettings
 
 SMALL = {"size": 16, "levels": [4, 3, 3, 2, 2, 3], "transitions": {"cyclic": ["floor_hue"], "draws": 1000}}
 
@@ -23,6 +24,7 @@ class Oracle:
     """Answers as CT-VAE does, with the grid's own pictures; `besides` is an action that it does as well."""
 
     device = torch.device("cpu")
+    settings = CTVAESettings()
 
     def __init__(self, data, *, idle: bool = False, besides: int | None = None) -> None:
         self.near, self.idle, self.besides = Neighbours(data), idle, besides
@@ -125,6 +127,9 @@ def test_a_small_job_gives_every_number_of_the_table(tmp_path):
     assert set(CTVAE_TABLE1.shown) <= {*numbers, "codes_psnr", "codes_ssim", "code_usage", "code_perplexity"}
     assert set(CTVAE_TABLE1.columns) <= {*numbers, "codes_psnr"}  # of codebooks alone
     assert 0 <= numbers["action_accuracy"] <= numbers["factor_accuracy"] <= 1
+    assert "others_error_mirrored" not in numbers
+    mirrored = replace(job, settings={**settings, "mirror": ("orientation",)}).run(0, "cpu", tmp_path / "mirrored")
+    assert 0 < mirrored["others_error_mirrored"] <= 100
     assert all(f"action_psnr|{times} times" in numbers for times in range(1, TIMES + 1))
     alike = replace(job, options={**SMALL, "transitions": {"unique": False}}, settings={**settings, "picture_epochs": 0}, truth=False)
     assert {"action_accuracy", "majority_accuracy", "mask_auc"} <= set(alike.run(0, "cpu", tmp_path / "alike"))

@@ -320,6 +320,22 @@ def test_mirrored_pairs_have_the_codes_of_mirrored_pictures_and_exchanged_steps(
         tiny(few, mirror=("z",)).fit(few, seed=0)
 
 
+def test_what_an_action_does_is_the_same_seen_in_a_mirror(few: Dataset) -> None:
+    model = tiny(few, mirror=("a",))
+    model.fit(few, seed=0)
+    images = few.test.images[:4]
+    for action, seen in (("a+1", "a-1"), ("a-1", "a+1"), ("b+1", "b+1")):
+        acted, mirrored = model.act_repeatedly(images, action, 2), model.act_repeatedly(images.flip(-1), seen, 2)
+        torch.testing.assert_close(acted, mirrored.flip(-1), atol=1e-5, rtol=0)
+        assert torch.equal(acted[:, 1], model.act(images, action, 2))
+    plain = tiny(few)
+    plain.load_state_dict(model.state_dict())
+    plain.trained = True
+    one, other = plain.act(images, "a+1"), plain.act(images.flip(-1), "a-1").flip(-1)
+    torch.testing.assert_close(model.act(images, "a+1"), (one + other) / 2)
+    assert not torch.allclose(one, other, atol=1e-3)
+
+
 def test_few_steps_and_coarse_patches_are_told_before_training(few: Dataset) -> None:
     pairs = len(few.transitions.train) // 16  # type: ignore[union-attr]
     coarse, passes, more = CTVAE(few.spec, batch_size=16, transition_batch=16, transition_epochs=1).doubts(few)

@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from intervae.nets.attention import gated_attention
+
 NONE = -1  # the number of no action, the paper's empty set
 SHARPEST = 16.0  # largest attention score, so that no exponential overflows
 STAY = 3.0  # at the start, how much more likely a place is to keep its code, in nats
@@ -115,6 +117,7 @@ class CausalTransition(nn.Module):
         places: the number n of variables; the first n / K belong to the first codebook.
         width: features of a node [w].
         heads, rounds: of the attention that reads the parents; every round reads L_x anew, knowing what the last one found.
+        hidden: features, in multiples of w, in between when a node works on what it has read.
         edge_width: features in which two nodes are compared by an edge network.
         noise: dims of z ~ N(0, 1) at every node; 0 for none.
         temperature: of the relaxation that gives edges their gradients.
@@ -131,6 +134,7 @@ class CausalTransition(nn.Module):
         width: int = 128,
         heads: int = 4,
         rounds: int = 2,
+        hidden: int = 2,
         edge_width: int = 32,
         noise: int = 0,
         temperature: float = 1.0,
@@ -141,7 +145,7 @@ class CausalTransition(nn.Module):
         self.heads, self.noise, self.temperature, self.prior = heads, noise, temperature, prior
         self.code = nn.Parameter(torch.randn(codebooks * codes, width))
         self.place = nn.Parameter(torch.randn(places, width))
-        self.describe = FeedForward(width)
+        self.describe = FeedForward(width, hidden)
         self.describe_norm = plain_norm(width)
         # edge networks, number 0 for no action: log-odds F L_xi . G L_xj + bias, bounded
         self.edge_target = nn.Parameter(torch.randn(actions + 1, width, edge_width) / width**0.5)
@@ -154,8 +158,8 @@ class CausalTransition(nn.Module):
         self.goal = nn.Parameter(torch.randn(places, width))  # of a variable after
         self.own = nn.Linear(width, width, bias=False)
         self.chance = nn.Linear(noise, width, bias=False) if noise else None
-        self.begin = FeedForward(width)
-        self.rounds = nn.ModuleList(ReadParents(width, heads) for _ in range(rounds))
+        self.begin = FeedForward(width, hidden)
+        self.rounds = nn.ModuleList(ReadParents(width, heads, hidden) for _ in range(rounds))
         self.last_norm = plain_norm(width)
         self.head = nn.Parameter(torch.randn(codebooks, width, codes) / width**0.5 * 0.1)
         self.head_bias = nn.Parameter(torch.zeros(codebooks, 1, codes))
@@ -320,9 +324,10 @@ def plain_norm(width: int) -> nn.LayerNorm:
 class FeedForward(nn.Module):
     """x + W silu(V norm(x))."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(plain_norm(width), nn.Linear(width, 2 * width), nn.SiLU(), nn.Linear(2 * width, width, bias=False))
+        between = hidden * width
+        self.layers = nn.Sequential(plain_norm(width), nn.Linear(width, between), nn.SiLU(), nn.Linear(between, width, bias=False))
 
     def forward(self, state: Tensor) -> Tensor:
         return state + self.layers(state)
@@ -331,24 +336,21 @@ class FeedForward(nn.Module):
 class ReadParents(nn.Module):
     """A round of attention from the variables after to those before, along the edges that the graph has, and a step of each by itself."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, hidden: int) -> None:
         super().__init__()
         self.heads = heads
         self.norm, self.query = plain_norm(width), nn.Linear(width, width, bias=False)
         self.key_value = nn.Linear(width, 2 * width, bias=False)
         self.sharpness = nn.Parameter(torch.full((heads, 1, 1), 2.0))
         self.out = nn.Linear(width, width, bias=False)
-        self.think = FeedForward(width)
+        self.think = FeedForward(width, hidden)
 
     def forward(self, state: Tensor, nodes: Tensor, edges: Tensor) -> Tensor:
         """state (B, G, n, w), nodes (B, n, w), edges (B, G, n, n) to the next state (B, G, n, w).
 
-        weight_ij = edge_ij exp(s_ij) / (1 + sum_j edge_ij exp(s_ij)): multiplied, so that an edge that is 0 has a gradient, and bounded, so that
-        a node without parents reads 0. Questions and places are one axis, so that all questions about a picture share its keys and values.
+        Questions and places are one axis, so that all questions about a picture share its keys and values.
         """
-        query = self.query(self.norm(state)).flatten(1, 2).unflatten(2, (self.heads, -1)).transpose(1, 2)  # (B, h, G n, w / h)
-        key, value = self.key_value(nodes).unflatten(2, (2, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)  # (B, h, n, w / h)
-        sharp = functional.normalize(key, dim=3) * self.sharpness.exp().clamp(max=SHARPEST)
-        weights = edges.flatten(1, 2)[:, None] * (functional.normalize(query, dim=3) @ sharp.transpose(2, 3)).exp_()  # (B, h, G n, n)
-        read = weights @ value / (1 + weights.sum(3, keepdim=True))
-        return self.think(state + self.out(read.transpose(1, 2).flatten(2)).view_as(state))
+        query = self.query(self.norm(state)).flatten(1, 2)  # (B, G n, w)
+        sharpness = self.sharpness.exp().clamp(max=SHARPEST)
+        read = gated_attention(query, self.key_value(nodes), edges.flatten(1, 2), sharpness)
+        return self.think(state + self.out(read).view_as(state))

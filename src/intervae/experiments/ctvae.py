@@ -124,7 +124,8 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[i
     picture before, reconstructed; `others_worse` is the difference, in points. `acted_error_after_action` and `acted_error_reconstructed`: the
     factor that changes, after act() and in the reconstructed true picture. `others_worse|car` is of that factor where others are acted on,
     `others_worse|after car` of the others where it is acted on. `predictor_error` is of all factors, on the real pictures before: where the
-    predictor sees little, it sees no difference either. Nothing of it where no two factors are there.
+    predictor sees little, it sees no difference either. Where act() is the mean of what becomes of a picture and of its mirror image,
+    `others_error_mirrored` is of the picture before, reconstructed as such a mean. Nothing of it where no two factors are there.
     """
     assert data.transitions is not None
     near, pairs = Neighbours(data), data.transitions.test
@@ -135,12 +136,16 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[i
         pairs = pairs[torch.randperm(len(pairs), generator=torch.Generator().manual_seed(seed))[:ASKED_PAIRS]]
     truth = [torch.from_numpy(near.codes[near.numbers("test", rows)]) for rows in (pairs.before, pairs.after)]  # (P, F) each
     sides = {"real": 0, "plain": 0, "acted": 1, "target": 1}  # what the predictor looks at, and which of the two pictures that is
+    if model.settings.mirror:
+        sides["mirrored"] = 0
     read = {name: torch.zeros_like(truth[0]) for name in sides}  # (P, F) what it sees
     for action in range(len(data.actions)):
         rows = (pairs.action == action).nonzero()[:, 0]
         for part in rows.split(AT_ONCE) if len(rows) else ():  # an action may have no test pair
             before, after = (data.test[which[part]].images for which in (pairs.before, pairs.after))
             pictures = {"real": before, "plain": model.reconstruct(before), "acted": model.act(before, action), "target": model.reconstruct(after)}
+            if "mirrored" in sides:
+                pictures["mirrored"] = (pictures["plain"] + model.reconstruct(before.flip(-1)).flip(-1)) / 2
             for name, shown in pictures.items():
                 read[name][part] = predict(shown)
     wrong = {name: (read[name] != truth[side]).double() for name, side in sides.items()}
@@ -155,6 +160,8 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[i
         "acted_error_reconstructed": 100 * float(wrong["target"][changed].mean()),
         "predictor_error": 100 * float(wrong["real"].mean()),
     }
+    if "mirrored" in wrong:
+        numbers["others_error_mirrored"] = 100 * float(wrong["mirrored"][~changed].mean())
     for i, name in enumerate(near.names):
         left_alone, acted_on = ~changed[:, i], changed[:, i]
         numbers |= {f"others_worse|{name}": 100 * float(worse[left_alone, i].mean())} if bool(left_alone.any()) else {}

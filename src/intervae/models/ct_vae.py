@@ -43,6 +43,7 @@ class CTVAESettings(MCQVAESettings):
     width: int = 128  # features of a node of the transition layer
     heads: int = 4  # of its attention
     rounds: int = 2  # in which a variable reads its parents
+    hidden: int = 2  # features, in multiples of width, in between when it works on what it has read
     edge_width: int = 32  # features in which an edge network compares two variables
     noise: int = 0  # dims of the noise at every node; 0 where an action has one outcome only [z]
     temperature: float = 1.0  # of the relaxation that gives edges their gradients
@@ -66,7 +67,7 @@ class CTVAESettings(MCQVAESettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, width=1, heads=1, rounds=0, edge_width=1, noise=0, attribution=0, standard=0, identity=0, edge_kl=0, edge_norm=0)
+        at_least(self, width=1, heads=1, rounds=0, hidden=1, edge_width=1, noise=0, attribution=0, standard=0, identity=0, edge_kl=0, edge_norm=0)
         at_least(self, dependency=0, mask_norm=0, graph_samples=0, transition_batch=1, weight_decay=0, picture_epochs=0)
         if self.width % self.heads:
             raise UsageError(f"width={self.width} cannot be shared out among {self.heads} heads; use a multiple of heads.")
@@ -126,6 +127,7 @@ class CTVAE(MCQVAE):
             width=settings.width,
             heads=settings.heads,
             rounds=settings.rounds,
+            hidden=settings.hidden,
             edge_width=settings.edge_width,
             noise=settings.noise,
             temperature=settings.temperature,
@@ -203,12 +205,16 @@ class CTVAE(MCQVAE):
     def _mirrored_too(self, known: Split, data: Dataset) -> TransitionSplit:
         """The pairs, and after them those of the mirror images, with the steps exchanged that a mirror exchanges."""
         assert data.transitions is not None
-        pairs, names, opposite = data.transitions.train, self.spec.actions, {"+1": "-1", "-1": "+1"}
-        seen = [f"{name[:-2]}{opposite[name[-2:]]}" if name[:-2] in self.settings.mirror else name for name in names]
-        action = torch.tensor([names.index(name) for name in seen], device=pairs.action.device)[pairs.action]
+        pairs = data.transitions.train
+        action = torch.tensor(self.seen_in_a_mirror(), device=pairs.action.device)[pairs.action]
         before, after = (torch.cat([rows, rows + len(data.train)]) for rows in (pairs.before, pairs.after))
         codes = torch.cat([known.fields["codes"], self.split_codes(data.train, mirrored=True)])
         return TransitionSplit(Split(codes=codes), replace(pairs, before=before, after=after, action=torch.cat([pairs.action, action])))
+
+    def seen_in_a_mirror(self) -> list[int]:
+        """The number of the action that a mirror makes of each."""
+        names, opposite = self.spec.actions, {"+1": "-1", "-1": "+1"}
+        return [names.index(f"{name[:-2]}{opposite[name[-2:]]}" if name[:-2] in self.settings.mirror else name) for name in names]
 
     def encode_beside(self, data: Dataset, seed: int) -> Dataset:
         """The data of the last phase: the same, and the pictures themselves."""
@@ -279,8 +285,9 @@ class CTVAE(MCQVAE):
     def act(self, images: Any, action: Any, times: int = 1, *, samples: int | None = None, seed: int = 0) -> Tensor:
         """Images (B, C, H, W) to what they look like after the action, by name or number, has been done `times` times.
 
-        The picture is painted from the mean of the codes, weighed by their probabilities; the next time begins with the most probable ones.
-        `samples` and `seed` as in `attribute`.
+        The picture is painted from the mean of the codes, weighed by their probabilities; the next time begins with the most probable ones. Where
+        mirrored pairs were learned from (`mirror`), it is the mean of that and of what becomes of the mirror image. `samples` and `seed` as in
+        `attribute`.
         """
         return self.act_repeatedly(images, action, times, samples=samples, seed=seed)[:, -1]
 
@@ -288,9 +295,16 @@ class CTVAE(MCQVAE):
     def act_repeatedly(self, images: Any, action: Any, times: int, *, samples: int | None = None, seed: int = 0) -> Tensor:
         """The pictures after the action was done 1, 2, ..., `times` times, (B, times, C, H, W) (Fig. 5)."""
         check_whole(1, QueryError, times=times)
-        codes, number = self.codes(images), self.action_number(action)
+        pictures, number = self.as_images(images), self.action_number(action)
         draws = _Draws(self, samples, seed)
-        after = []
+        after = self._acted(pictures, number, times, draws)
+        if self.settings.mirror:
+            after = (after + self._acted(pictures.flip(-1), self.seen_in_a_mirror()[number], times, draws).flip(-1)) / 2
+        return after
+
+    def _acted(self, pictures: Tensor, number: int, times: int, draws: _Draws) -> Tensor:
+        """Pictures (B, C, H, W) after the action of this number was done 1, 2, ..., `times` times, (B, times, C, H, W), as they are seen."""
+        codes, after = self.codes(pictures), []
         for _ in range(times):
             chances = in_batches(lambda part: self._after(part, torch.full_like(part[:, 0], number), draws(len(part))), codes)
             after.append(in_batches(lambda part: torch.sigmoid(self.paint(self.quantiser.mean(part))), chances))
