@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from intervae.nets.attention import gated_attention
+from intervae.causal.attention import gated_attention
 
 NONE = -1  # the number of no action, the paper's empty set
 SHARPEST = 16.0  # largest attention score, so that no exponential overflows

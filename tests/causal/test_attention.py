@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from intervae.nets.attention import gated_attention
+from intervae.causal.attention import gated_attention
 
 
 def made(dtype=torch.float64, batch=2, questions=5, places=3, heads=2, features=4):
