@@ -39,9 +39,38 @@ def test_it_is_the_formula():
     torch.testing.assert_close(gated_attention(*given), by_formula(*given))
 
 
-def test_the_gradient_is_that_of_the_formula():
-    given = [part.requires_grad_() for part in made()]
+@pytest.mark.parametrize("half_open", [False, True])
+def test_the_gradient_is_that_of_the_formula(half_open):
+    query, key_value, gates, sharpness = made()
+    gates = 0.3 + 0.4 * gates if half_open else gates
+    given = [part.requires_grad_() for part in (query, key_value, gates, sharpness)]
     assert torch.autograd.gradcheck(gated_attention, given)
+
+
+def test_many_models_at_once_have_the_gradients_of_each():
+    one, other = made(), [part + 0.1 for part in made()]
+    gates = one[2]
+    stacked = [torch.stack(parts).requires_grad_() for i, parts in enumerate(zip(one, other, strict=True)) if i != 2]
+    together = torch.vmap(gated_attention, in_dims=(0, 0, None, 0))(stacked[0], stacked[1], gates, stacked[2])
+    together.square().sum().backward()
+    for i, (query, key_value, _, sharpness) in enumerate((one, other)):
+        alone = [part.clone().requires_grad_() for part in (query, key_value, sharpness)]
+        found = gated_attention(alone[0], alone[1], gates, alone[2])
+        found.square().sum().backward()
+        torch.testing.assert_close(together[i], found)
+        for part, whole in zip(alone, stacked, strict=True):
+            torch.testing.assert_close(whole.grad[i], part.grad)
+
+
+def test_the_way_back_is_of_single_precision_under_autocast():
+    found = []
+    for enabled in (False, True):
+        given = [part.requires_grad_() for part in made(torch.float32)]
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            gated_attention(*given).square().sum().backward()
+        found.append([part.grad for part in given])
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
 
 
 def test_a_question_without_open_gates_reads_nothing_and_can_open_them():

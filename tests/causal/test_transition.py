@@ -25,10 +25,10 @@ from intervae.causal.transition import (
 PLACES, CODES, ACTIONS, BATCH = 6, 5, 3, 4
 
 
-def layer(**options: Any) -> CausalTransition:
+def layer(seed: int = 0, **options: Any) -> CausalTransition:
     given = {"codebooks": 1, "width": 16, "heads": 2, "edge_width": 4, **options}
     with torch.random.fork_rng():
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         made = CausalTransition(PLACES, given.pop("codebooks"), CODES, ACTIONS, **given)
         for parameter in made.parameters():  # no weight is zero, so that what does not depend on something is built so
             parameter.data += 0.1 * torch.randn_like(parameter)
@@ -353,10 +353,9 @@ def world(batch: int, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     return x, every[action, torch.arange(batch)], action
 
 
-def test_it_learns_a_world_and_its_graph() -> None:
-    made = layer(width=32, edge_width=16)
+def learned(seed: int) -> tuple[CausalTransition, torch.Generator]:
+    made, rng = layer(seed=seed, width=32, edge_width=16), generator(seed)
     optimiser = torch.optim.Adam(made.parameters(), 5e-3)
-    rng = generator()
     for _ in range(300):
         x, y, action = world(64, rng)
         score = made.score(x, y, action, made.draw(64, rng, x.device))
@@ -364,19 +363,30 @@ def test_it_learns_a_world_and_its_graph() -> None:
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    x, y, action = world(512, rng)
-    nodes = made.nodes(x)
-    graph = made.graph(nodes, None)
-    after = made.logits(x, nodes, graph.edges, None).argmax(-1)[torch.arange(512), action]
-    assert (after == y).float().mean() > 0.99
-    unequal = (x.roll(1, 1) != x.roll(-1, 1)).any(1)
-    guessed = made.score(x, y, None).log_likelihood.argmax(1)
-    assert (guessed == action)[unequal].float().mean() > 0.97
-    parents = torch.sigmoid(graph.edge_logits[:, :2]).mean(0)
+    return made, rng
+
+
+def test_it_learns_a_world_and_its_graph() -> None:
+    """In most of three seeds: which edges are left that nothing needs depends on rounding."""
     right = torch.eye(PLACES).roll(1, 0)  # y_i is x_(i-1)
-    for found, expected in ((parents[0], right), (parents[1], right.T)):
-        assert found[expected == 1].min() > 0.9
-        assert found[expected == 0].mean() < 0.6  # 0.95 before training; which of them are left differs from seed to seed
+    found = []
+    for seed in range(3):
+        made, rng = learned(seed)
+        x, y, action = world(512, rng)
+        nodes = made.nodes(x)
+        graph = made.graph(nodes, None)
+        after = made.logits(x, nodes, graph.edges, None).argmax(-1)[torch.arange(512), action]
+        unequal = (x.roll(1, 1) != x.roll(-1, 1)).any(1)
+        guessed = made.score(x, y, None).log_likelihood.argmax(1)
+        parents = torch.sigmoid(graph.edge_logits[:, :2]).mean(0)
+        wanted = torch.stack([right, right.T]) == 1
+        told = (guessed == action)[unequal].float().mean()
+        found.append(torch.stack([(after == y).float().mean(), told, parents[wanted].min(), 1 - parents[~wanted].mean()]).detach())
+    done, told, needed, closed = torch.stack(found).median(0).values.tolist()
+    assert done > 0.99
+    assert told > 0.97
+    assert needed > 0.9
+    assert closed > 0.4  # 0.05 before training
 
 
 def test_a_mask_that_costs_is_open_where_the_action_needs_other_parents_only() -> None:

@@ -320,6 +320,29 @@ def test_mirrored_pairs_have_the_codes_of_mirrored_pictures_and_exchanged_steps(
         tiny(few, mirror=("z",)).fit(few, seed=0)
 
 
+def test_codes_are_exchanged_in_training_only_and_as_often_as_asked(few: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny(few, exchange=0.25)
+    model.initialise(0)
+    seen: list[Tensor] = []
+    score = model.transition.score
+    monkeypatch.setattr(model.transition, "score", lambda x, *rest: seen.append(x) or score(x, *rest))
+    places = model.places
+    x = torch.arange(64)[:, None].expand(-1, places) % model.settings.codes
+    batch = {"codes": x, "after_codes": x, "action": torch.zeros(64, dtype=torch.long)}
+    model.train().transition_loss(batch, torch.Generator().manual_seed(0))
+    (found,) = seen
+    wanted = x[-len(found) :]
+    assert 0.15 < (found != wanted).float().mean() < 0.35
+    assert ((found == wanted) | (found == (wanted - 1) % model.settings.codes)).all()  # those of the row before
+    model.eval()
+    still = model.transition_loss(batch)
+    plain = tiny(few)
+    plain.load_state_dict(model.state_dict())
+    assert torch.equal(still["action"], plain.eval().transition_loss(batch)["action"])
+    with pytest.raises(UsageError, match="exchange=1"):
+        tiny(few, exchange=1.0)
+
+
 def test_what_an_action_does_is_the_same_seen_in_a_mirror(few: Dataset) -> None:
     model = tiny(few, mirror=("a",))
     model.fit(few, seed=0)

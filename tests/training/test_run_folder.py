@@ -61,6 +61,18 @@ def test_a_finished_run_holds_what_the_manual_says(make_model: Any, make_data: A
     assert progress.finished
 
 
+def test_a_run_from_before_a_setting_was_there_goes_on_as_with_its_default(make_model: Any, make_data: Any, tmp_path: Path) -> None:
+    data = make_data()
+    make_model("causal-vae", data).fit(data, out=tmp_path / "run", tensorboard=False)
+    path = tmp_path / "run" / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    assert config["settings"].pop("influence_weight") == 0.0
+    path.write_text(json.dumps(config), encoding="utf-8")
+    make_model("causal-vae", data).fit(data, out=tmp_path / "run", tensorboard=False, resume=True)
+    with pytest.raises(RunError, match=r"settings\.influence_weight was 0\.0, now 0\.5"):
+        make_model("causal-vae", data, influence_weight=0.5).fit(data, out=tmp_path / "run", tensorboard=False, resume=True)
+
+
 def test_metrics_have_one_json_line_per_epoch_and_none_twice_after_a_resume(
     toy: Any, toy_data: Dataset, tmp_path: Path, interrupt: Callable[[int], None]
 ) -> None:

@@ -20,14 +20,14 @@ def gated_attention(query: Tensor, key_value: Tensor, gates: Tensor, sharpness: 
 
     read_i = sum_j g_ij e_ij v_j / (1 + sum_j g_ij e_ij),  e_ij = exp(sharpness q_i . k_j),  q_i and k_j of length 1, in each head.
 
-    Gates are multiplied, so that one that is 0 has a gradient; where all are 0, nothing is read. Exponentials are summed in
-    single precision at least.
+    Gates are multiplied, so that one that is 0 has a gradient; where all are 0, nothing is read. Exponentials are summed in single precision, and
+    that is what comes out of half precision. It can be differentiated once, and mapped over many models (vmap) before that, not after.
 
     Arguments:
         query: (B, M, w), of any length.
         key_value: (B, n, 2 w), the keys of all heads and then the values.
         gates: (B, M, n), the same for all heads.
-        sharpness: (h, 1, 1), at least 0.
+        sharpness: (h, 1, 1), below 80, where exponentials overflow.
     """
     exact = torch.promote_types(query.dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):
@@ -49,7 +49,7 @@ class _GatedAttention(torch.autograd.Function):
         total = weights.sum(3, keepdim=True).add_(1)
         read = torch.empty_like(query)
         torch.div(weights @ value, total, out=_by_head(read, heads))
-        return read, unit_query, query_length, unit_key, key_length, sharp, value, powers, weights, total
+        return read, unit_query, query_length, unit_key, key_length, sharp, value, powers, total
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
@@ -61,24 +61,11 @@ class _GatedAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        """With P_ij = g_ij e_ij / (1 + sum): d/d(g_ij e_ij) = (gradient_i . v_j - gradient_i . read_i) / (1 + sum)."""
+        """d/d(g_ij e_ij) = (gradient_i . v_j - gradient_i . read_i) / (1 + sum_j g_ij e_ij); the rest is the chain rule."""
         if gradient is None:  # nobody asked
             return (None,) * 4
-        gates, sharpness, read, unit_query, query_length, unit_key, key_length, sharp, value, powers, weights, total = ctx.saved_tensors
-        heads = sharpness.shape[-3]
-        each = torch.empty_like(unit_query)
-        torch.div(_by_head(gradient, heads), total, out=each)
-        of_weights = (each @ value.mT).sub_((each * _by_head(read, heads)).sum(3, keepdim=True)).mul_(powers)  # times e_ij
-        of_gates = of_weights.sum(1)
-        of_scores = of_weights.mul_(gates[:, None])
-        of_sharp = of_scores.mT @ unit_query
-        of_query, of_key_value = torch.empty_like(read), value.new_empty(len(value), value.shape[2], 2 * read.shape[2])
-        of_key, of_value = of_key_value.chunk(2, dim=2)
-        _through_unit(of_scores @ sharp, unit_query, query_length, _by_head(of_query, heads))
-        _by_head(of_value, heads).copy_(weights.mT @ each)
-        of_sharpness = (of_sharp * unit_key).sum_to_size(sharpness.shape)
-        _through_unit(of_sharp.mul_(sharpness), unit_key, key_length, _by_head(of_key, heads))
-        return of_query, of_key_value, of_gates, of_sharpness
+        with torch.autocast(gradient.device.type, enabled=False):
+            return _gradients(gradient, *ctx.saved_tensors)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *given: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
@@ -90,6 +77,37 @@ class _GatedAttention(torch.autograd.Function):
         each = sharpness[:, None].expand(-1, query.shape[1], -1, -1, -1)
         found = _GatedAttention.apply(*(part.flatten(0, 1) for part in (query, key_value, gates, each)))
         return tuple(part.unflatten(0, (many, -1)) for part in found), (0,) * len(found)
+
+
+def _gradients(
+    gradient: Tensor,
+    gates: Tensor,
+    sharpness: Tensor,
+    read: Tensor,
+    unit_query: Tensor,
+    query_length: Tensor,
+    unit_key: Tensor,
+    key_length: Tensor,
+    sharp: Tensor,
+    value: Tensor,
+    powers: Tensor,
+    total: Tensor,
+) -> tuple[Tensor, ...]:
+    """Of query, key_value, gates and sharpness."""
+    heads = sharpness.shape[-3]
+    each = torch.empty_like(unit_query)
+    torch.div(_by_head(gradient, heads), total, out=each)
+    of_scores = (each @ value.mT).sub_((each * _by_head(read, heads)).sum(3, keepdim=True)).mul_(powers)  # (B, h, M, n), where gates are 1
+    of_gates = of_scores.sum(1)
+    of_scores.mul_(gates[:, None])
+    of_sharp = of_scores.mT @ unit_query
+    of_query, of_key_value = torch.empty_like(read), value.new_empty(len(value), value.shape[2], 2 * read.shape[2])
+    of_key, of_value = of_key_value.chunk(2, dim=2)
+    _through_unit(of_scores @ sharp, unit_query, query_length, _by_head(of_query, heads))
+    _by_head(of_value, heads).copy_((powers * gates[:, None]).mT @ each)
+    of_sharpness = (of_sharp * unit_key).sum_to_size(sharpness.shape)
+    _through_unit(of_sharp.mul_(sharpness), unit_key, key_length, _by_head(of_key, heads))
+    return of_query, of_key_value, of_gates, of_sharpness
 
 
 def _by_head(features: Tensor, heads: int) -> Tensor:

@@ -117,7 +117,7 @@ class CausalTransition(nn.Module):
         places: the number n of variables; the first n / K belong to the first codebook.
         width: features of a node [w].
         heads, rounds: of the attention that reads the parents; every round reads L_x anew, knowing what the last one found.
-        hidden: features, in multiples of w, in between when a node works on what it has read.
+        hidden: features, in multiples of w, in between the two layers by which a node works on what it knows.
         edge_width: features in which two nodes are compared by an edge network.
         noise: dims of z ~ N(0, 1) at every node; 0 for none.
         temperature: of the relaxation that gives edges their gradients.

@@ -43,7 +43,7 @@ class CTVAESettings(MCQVAESettings):
     width: int = 128  # features of a node of the transition layer
     heads: int = 4  # of its attention
     rounds: int = 2  # in which a variable reads its parents
-    hidden: int = 2  # features, in multiples of width, in between when it works on what it has read
+    hidden: int = 2  # features, in multiples of width, in between the two layers by which a node works on what it knows
     edge_width: int = 32  # features in which an edge network compares two variables
     noise: int = 0  # dims of the noise at every node; 0 where an action has one outcome only [z]
     temperature: float = 1.0  # of the relaxation that gives edges their gradients
@@ -61,6 +61,7 @@ class CTVAESettings(MCQVAESettings):
     transition_batch: int = 128  # pairs in a step
     transition_rate: float = 5e-3  # learning rate of the transition layer
     weight_decay: float = 0.01  # of the transition layer
+    exchange: float = 0.0  # share of the codes before that a training step takes from another picture, so that none is relied on alone
     mirror: tuple[str, ...] = ()  # factors whose steps a mirror exchanges; with any, mirrored training pairs are learned from too
     picture_epochs: int = 2  # passes in which the decoder learns to paint what a transition expects; 0 where pairs differ in more than the action
     picture_rate: float = 5e-4  # its learning rate there
@@ -73,6 +74,8 @@ class CTVAESettings(MCQVAESettings):
             raise UsageError(f"width={self.width} cannot be shared out among {self.heads} heads; use a multiple of heads.")
         if not 0 < self.causal_share <= 1:
             raise UsageError(f"causal_share={self.causal_share} must be above 0, and 1 at most.")
+        if not 0 <= self.exchange < 1:
+            raise UsageError(f"exchange={self.exchange} must be at least 0, and below 1.")
         if not 0 < self.edge_prior < 1 or self.temperature <= 0:
             raise UsageError(f"edge_prior={self.edge_prior} must lie between 0 and 1, and temperature={self.temperature} above 0.")
 
@@ -217,7 +220,7 @@ class CTVAE(MCQVAE):
         return [names.index(f"{name[:-2]}{opposite[name[-2:]]}" if name[:-2] in self.settings.mirror else name) for name in names]
 
     def encode_beside(self, data: Dataset, seed: int) -> Dataset:
-        """The data of the last phase: the same, and the pictures themselves."""
+        """The data of the last phase: the pairs as they are seen without a mirror, and the pictures themselves."""
         return self._pairs(data, lambda split: split.with_fields({**split.fields, "codes": self.split_codes(split)}))
 
     def _pairs(self, data: Dataset, pool: Callable[[Split], Split]) -> Dataset:
@@ -233,6 +236,8 @@ class CTVAE(MCQVAE):
         settings, layer = self.settings, self.transition
         x, y, action = batch["codes"].long(), batch["after_codes"].long(), batch["action"]
         draw = layer.draw(len(x), generator, x.device) if self.training else None
+        if self.training and settings.exchange:  # the row before is any other pair, as batches are shuffled
+            x = torch.where(torch.rand(x.shape, generator=generator, device=x.device) < settings.exchange, x.roll(1, 0), x)
         first = max(1, round(settings.causal_share * len(x))) if self.training else len(x)
         found = layer.modes(x[:first], y[:first], action[:first], _rows(draw, slice(0, first)))
         acted = [found.actions.gather(1, action[:first, None])[:, 0]]

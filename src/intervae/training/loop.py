@@ -162,6 +162,8 @@ class Trainer:
         del now["intervae"]
         self.command = str(before.get("command") or self.command)  # the one that began it says what was trained
         before["precision"] = (before.get("training") or {}).get("precision")
+        if isinstance(settings := before.get("settings"), dict):  # one that came after the run was started is what it was without it
+            before["settings"] = {**_plain(asdict(type(self.model).Settings())), **settings}
         changes = list(_differences({key: before.get(key) for key in now}, now))
         if changes:
             raise RunError(
