@@ -21,6 +21,7 @@ from intervae.errors import DataError, QueryError, UsageError
 from intervae.evaluation import evaluate
 from intervae.models import create
 from intervae.models.ct_vae import CTVAE
+from intervae.models.views import AS_IT_IS
 from pairs import random_pairs
 
 SQUARES = {"patch": 4, "filters": 48, "features": 32, "codes": 64, "blocks": 1, "epochs": 60, "batch_size": 16, "learning_rate": 3e-3}
@@ -229,7 +230,7 @@ def test_the_last_phase_paints_as_many_drawn_graphs_as_answers_take(few: Dataset
 def test_pictures_are_encoded_once(few: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     encode = CTVAE.split_codes
-    monkeypatch.setattr(CTVAE, "split_codes", lambda self, split: seen.append(len(split)) or encode(self, split))
+    monkeypatch.setattr(CTVAE, "split_codes", lambda self, split, *view: seen.append(len(split)) or encode(self, split, *view))
     model = tiny(few, transition_epochs=3)
     model.fit(few, seed=0)
     assert seen == [len(few.train), *[len(few.train), len(few.validation)] * 2]  # the marginals, then the pairs, and once more beside the pictures
@@ -301,23 +302,41 @@ def test_each_phase_that_flies_apart_keeps_the_best_weights(name: str, few: Data
     assert kept == pytest.approx(min(losses), rel=1e-4)
 
 
-def test_mirrored_pairs_have_the_codes_of_mirrored_pictures_and_exchanged_steps(few: Dataset) -> None:
-    model = tiny(few, mirror=("a",))
-    model.fit(few, seed=0)
+def test_pairs_are_seen_in_every_view_as_often_with_the_steps_that_a_mirror_exchanges(few: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny(few, mirror=("a",), shift=1)
+    model.initialise(0)
+    model.train()
     assert few.transitions is not None
-    pairs, made = few.transitions.train, model.encode_once(few, 0)
-    assert len(made.train) == 2 * len(pairs)
-    assert len(made.validation) == len(few.transitions.validation)
-    whole = made.train.batch(torch.arange(len(made.train)))
-    mirrored = {name: part[len(pairs) :] for name, part in whole.items()}
-    for name, rows in (("codes", pairs.before), ("after_codes", pairs.after)):
-        assert torch.equal(whole[name][: len(pairs)].long(), model.codes(few.train.images[rows]))
-        assert torch.equal(mirrored[name].long(), model.codes(few.train.images[rows].flip(-1)))
-    exchanged = [few.actions[a] for a in mirrored["action"].tolist()]
+    pairs, made, views = few.transitions.train, model.encode_once(few, 0), model.views()
+    assert len(views) == 10
+    assert views[0] == AS_IT_IS
+    assert len(made.train) == len(pairs)  # a pass stays a pass
+    assert made.train.fields["codes"].shape == (len(few.train), 10, model.places)
+    assert made.validation.fields["codes"].shape == (len(few.validation), model.places)
+    batch = made.train.batch(torch.arange(len(pairs)))
+    drawn: list[Tensor] = []
+    integers = torch.randint
+    monkeypatch.setattr(torch, "randint", lambda *sizes, **rest: drawn.append(integers(*sizes, **rest)) or drawn[-1])
+    x, y, action = model._in_some_view(batch, torch.Generator().manual_seed(0))
+    assert torch.bincount(drawn[0], minlength=10).min() > 0.3 * len(pairs) / 10
     swap = {"a+1": "a-1", "a-1": "a+1"}
-    assert exchanged == [swap.get(few.actions[a], few.actions[a]) for a in pairs.action.tolist()]
+    for number, view in enumerate(views):
+        some = (drawn[0] == number).nonzero()[:, 0][:8]
+        for found, rows in ((x, pairs.before), (y, pairs.after)):
+            assert torch.equal(found[some], model.codes(view.see(few.train.images[rows[some]])))
+        was = [few.actions[a] for a in pairs.action[some].tolist()]
+        assert [few.actions[a] for a in action[some].tolist()] == [swap.get(name, name) if view.mirrored else name for name in was]
+    plain = tiny(few).encode_once(few, 0).validation.batch(torch.arange(4))
+    assert torch.equal(model._in_some_view(plain, None)[2], plain["action"])
+
+
+def test_wrong_views_are_refused_in_a_sentence(few: Dataset) -> None:
     with pytest.raises(UsageError, match=r"factor in mirror.*'z'"):
         tiny(few, mirror=("z",)).fit(few, seed=0)
+    with pytest.raises(UsageError, match="shift=16 would push pictures of 16 pixels out of sight"):
+        tiny(few, shift=16).fit(few, seed=0)
+    with pytest.raises(UsageError, match="shift"):
+        tiny(few, shift=-1)
 
 
 def test_codes_are_exchanged_in_training_only_and_as_often_as_asked(few: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,12 +370,19 @@ def test_what_an_action_does_is_the_same_seen_in_a_mirror(few: Dataset) -> None:
         acted, mirrored = model.act_repeatedly(images, action, 2), model.act_repeatedly(images.flip(-1), seen, 2)
         torch.testing.assert_close(acted, mirrored.flip(-1), atol=1e-5, rtol=0)
         assert torch.equal(acted[:, 1], model.act(images, action, 2))
-    plain = tiny(few)
-    plain.load_state_dict(model.state_dict())
-    plain.trained = True
-    one, other = plain.act(images, "a+1"), plain.act(images.flip(-1), "a-1").flip(-1)
-    torch.testing.assert_close(model.act(images, "a+1"), (one + other) / 2)
-    assert not torch.allclose(one, other, atol=1e-3)
+
+
+def test_an_action_is_the_mean_of_what_becomes_of_every_view(few: Dataset) -> None:
+    model = tiny(few, mirror=("a",), shift=1, graph_samples=2)
+    model.fit(few, seed=0)
+    images = few.test.images[:4]
+    each = []
+    for view in model.views():
+        each.append(view.undo(model.act(view.see(images), "a-1" if view.mirrored else "a+1", alone=True)))
+    torch.testing.assert_close(model.act(images, "a+1"), torch.stack(each).mean(0))
+    assert torch.equal(model.act(images, "a+1", alone=True), each[0])
+    assert not torch.allclose(each[0], each[-1], atol=1e-3)
+    torch.testing.assert_close(model.act(images[0], "a+1"), model.act(images, "a+1")[:1], atol=1e-5, rtol=0)
 
 
 def test_few_steps_and_coarse_patches_are_told_before_training(few: Dataset) -> None:

@@ -19,6 +19,7 @@ from intervae.data.neighbours import Neighbours
 from intervae.experiments.base import Numbers
 from intervae.metrics import psnr
 from intervae.models.ct_vae import CTVAE
+from intervae.models.views import mean_over
 from intervae.nets.images import ConvEncoder
 
 TIMES = 8  # that an action is repeated
@@ -67,8 +68,9 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[i
     picture before, reconstructed; `others_worse` is the difference, in points. `acted_error_after_action` and `acted_error_reconstructed`: the
     factor that changes, after act() and in the reconstructed true picture. `others_worse|car` is of that factor where others are acted on,
     `others_worse|after car` of the others where it is acted on. `predictor_error` is of all factors, on the real pictures before: where the
-    predictor sees little, it sees no difference either. Where act() is the mean of what becomes of a picture and of its mirror image,
-    `others_worse_mirrored` is the difference from the picture before, reconstructed as such a mean too. Nothing of it where no two factors are there.
+    predictor sees little, it sees no difference either. Where act() is a mean over several views of a picture, `others_worse_views` is the difference
+    from the picture before, reconstructed as the mean over these views too, and `others_worse_alone` is of act() on the picture alone, without views.
+    Nothing of it where no two factors are there.
     """
     assert data.transitions is not None
     near, pairs = Neighbours(data), data.transitions.test
@@ -79,16 +81,18 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[i
         pairs = pairs[torch.randperm(len(pairs), generator=torch.Generator().manual_seed(seed))[:ASKED_PAIRS]]
     truth = [torch.from_numpy(near.codes[near.numbers("test", rows)]) for rows in (pairs.before, pairs.after)]  # (P, F) each
     sides = {"real": 0, "plain": 0, "acted": 1, "target": 1}  # what the predictor looks at, and which of the two pictures that is
-    if model.settings.mirror:
-        sides["mirrored"] = 0
+    views = model.views()
+    if len(views) > 1:
+        sides |= {"views": 0, "alone": 1}
     read = {name: torch.zeros_like(truth[0]) for name in sides}  # (P, F) what it sees
     for action in range(len(data.actions)):
         rows = (pairs.action == action).nonzero()[:, 0]
         for part in rows.split(AT_ONCE) if len(rows) else ():  # an action may have no test pair
             before, after = (data.test[which[part]].images for which in (pairs.before, pairs.after))
             pictures = {"real": before, "plain": model.reconstruct(before), "acted": model.act(before, action), "target": model.reconstruct(after)}
-            if "mirrored" in sides:
-                pictures["mirrored"] = (pictures["plain"] + model.reconstruct(before.flip(-1)).flip(-1)) / 2
+            if len(views) > 1:
+                pictures["views"] = mean_over(views, before, lambda _, seen: model.reconstruct(seen))
+                pictures["alone"] = model.act(before, action, alone=True)
             for name, shown in pictures.items():
                 read[name][part] = predict(shown)
     wrong = {name: (read[name] != truth[side]).double() for name, side in sides.items()}
@@ -103,8 +107,9 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[i
         "acted_error_reconstructed": 100 * float(wrong["target"][changed].mean()),
         "predictor_error": 100 * float(wrong["real"].mean()),
     }
-    if "mirrored" in wrong:
-        numbers["others_worse_mirrored"] = 100 * float((wrong["acted"] - wrong["mirrored"])[~changed].mean())
+    if len(views) > 1:
+        for name, one, other in (("views", "acted", "views"), ("alone", "alone", "plain")):
+            numbers[f"others_worse_{name}"] = 100 * float((wrong[one] - wrong[other])[~changed].mean())
     for i, name in enumerate(near.names):
         left_alone, acted_on = ~changed[:, i], changed[:, i]
         numbers |= {f"others_worse|{name}": 100 * float(worse[left_alone, i].mean())} if bool(left_alone.any()) else {}

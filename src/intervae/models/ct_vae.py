@@ -25,6 +25,7 @@ from intervae.errors import DataError, QueryError, UsageError, unknown
 from intervae.models.base import QUERY_BATCH, in_batches
 from intervae.models.mcq_vae import MCQVAE, MCQVAESettings
 from intervae.models.phases import Phase, Player, Terms
+from intervae.models.views import View, all_views, mean_over
 from intervae.nets.likelihood import negative_log_likelihood
 from intervae.settings import at_least, check_whole
 
@@ -62,14 +63,15 @@ class CTVAESettings(MCQVAESettings):
     transition_rate: float = 5e-3  # learning rate of the transition layer
     weight_decay: float = 0.01  # of the transition layer
     exchange: float = 0.0  # share of the codes before that a training step takes from another picture, so that none is relied on alone
-    mirror: tuple[str, ...] = ()  # factors whose steps a mirror exchanges; with any, mirrored training pairs are learned from too
+    mirror: tuple[str, ...] = ()  # factors whose steps a mirror exchanges; with any, pairs are seen in a mirror too
+    shift: int = 0  # pixels by which pairs are seen shifted too, up, down, left and right; 0 for not at all
     picture_epochs: int = 2  # passes in which the decoder learns to paint what a transition expects; 0 where pairs differ in more than the action
     picture_rate: float = 5e-4  # its learning rate there
 
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, width=1, heads=1, rounds=0, hidden=1, edge_width=1, noise=0, attribution=0, standard=0, identity=0, edge_kl=0, edge_norm=0)
-        at_least(self, dependency=0, mask_norm=0, graph_samples=0, transition_batch=1, weight_decay=0, picture_epochs=0)
+        at_least(self, dependency=0, mask_norm=0, graph_samples=0, transition_batch=1, weight_decay=0, shift=0, picture_epochs=0)
         if self.width % self.heads:
             raise UsageError(f"width={self.width} cannot be shared out among {self.heads} heads; use a multiple of heads.")
         if not 0 < self.causal_share <= 1:
@@ -136,6 +138,12 @@ class CTVAE(MCQVAE):
             temperature=settings.temperature,
             prior=settings.edge_prior,
         )
+        names, opposite = self.spec.actions, {"+1": "-1", "-1": "+1"}
+        seen = [f"{name[:-2]}{opposite[name[-2:]]}" if name[:-2] in settings.mirror else name for name in names]
+        self.mirror_action: Tensor  # (A,) the number of what a mirror makes of each action
+        self.in_mirror: Tensor  # (V,) whether a view is one in a mirror
+        self.register_buffer("mirror_action", torch.tensor([names.index(name) for name in seen]), persistent=False)
+        self.register_buffer("in_mirror", torch.tensor([view.mirrored for view in self.views()]), persistent=False)
 
     def check(self, data: Dataset) -> None:
         if data.transitions is None:
@@ -145,6 +153,8 @@ class CTVAE(MCQVAE):
                 f"picture_epochs={self.settings.picture_epochs}: the pairs of {data.name} (unique=False) differ in more than the action, so that the "
                 "decoder would learn to paint the mean of unlike pictures; set picture_epochs=0."
             )
+        if self.settings.shift >= (smallest := min(self.spec.image_shape[1:])):
+            raise UsageError(f"shift={self.settings.shift} would push pictures of {smallest} pixels out of sight; use a few pixels.")
         factors = action_factors(self.spec.actions)[0]
         for name in self.settings.mirror:
             if name not in factors:
@@ -201,23 +211,27 @@ class CTVAE(MCQVAE):
         return [*super().phases(), transitions, *([pictures] if settings.picture_epochs else [])]
 
     def encode_once(self, data: Dataset, seed: int) -> Dataset:
-        """The data of the transition phase: pairs of rows, over the codes of every picture; of mirrored training pictures too where asked for."""
-        found = self._pairs(data, lambda split: Split(codes=self.split_codes(split)))
-        return replace(found, train=self._mirrored_too(found.train, data)) if self.settings.mirror else found
-
-    def _mirrored_too(self, known: Split, data: Dataset) -> TransitionSplit:
-        """The pairs, and after them those of the mirror images, with the steps exchanged that a mirror exchanges."""
+        """The data of the transition phase: pairs of rows, over the codes (N, n) of every picture; of training pictures (N, V, n), seen in V ways."""
+        found, views = self._pairs(data, lambda split: Split(codes=self.split_codes(split))), self.views()
+        if len(views) == 1:
+            return found
+        codes = torch.stack([found.train.fields["codes"], *(self.split_codes(data.train, view) for view in views[1:])], dim=1)
         assert data.transitions is not None
-        pairs = data.transitions.train
-        action = torch.tensor(self.seen_in_a_mirror(), device=pairs.action.device)[pairs.action]
-        before, after = (torch.cat([rows, rows + len(data.train)]) for rows in (pairs.before, pairs.after))
-        codes = torch.cat([known.fields["codes"], self.split_codes(data.train, mirrored=True)])
-        return TransitionSplit(Split(codes=codes), replace(pairs, before=before, after=after, action=torch.cat([pairs.action, action])))
+        return replace(found, train=TransitionSplit(Split(codes=codes), data.transitions.train))
 
-    def seen_in_a_mirror(self) -> list[int]:
-        """The number of the action that a mirror makes of each."""
-        names, opposite = self.spec.actions, {"+1": "-1", "-1": "+1"}
-        return [names.index(f"{name[:-2]}{opposite[name[-2:]]}" if name[:-2] in self.settings.mirror else name) for name in names]
+    def views(self) -> list[View]:
+        """The ways in which a pair is seen: as it is, and what `mirror` and `shift` say."""
+        return all_views(mirror=bool(self.settings.mirror), shift=self.settings.shift)
+
+    def _in_some_view(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Codes before and after (B, n) and the actions (B,) of pairs; of those that can be seen in V ways, in one drawn for each."""
+        x, y, action = batch["codes"], batch["after_codes"], batch["action"]
+        if x.ndim == 3:
+            rows = torch.arange(len(x), device=x.device)
+            view = torch.randint(x.shape[1], x.shape[:1], generator=generator, device=x.device)
+            x, y = x[rows, view], y[rows, view]
+            action = torch.where(self.in_mirror[view], self.mirror_action[action], action)
+        return x.long(), y.long(), action
 
     def encode_beside(self, data: Dataset, seed: int) -> Dataset:
         """The data of the last phase: the pairs as they are seen without a mirror, and the pictures themselves."""
@@ -234,7 +248,7 @@ class CTVAE(MCQVAE):
         The rows are those of a shuffled batch, so that the mix depends on neither the size of the data nor how frequent an action is.
         """
         settings, layer = self.settings, self.transition
-        x, y, action = batch["codes"].long(), batch["after_codes"].long(), batch["action"]
+        x, y, action = self._in_some_view(batch, generator)
         draw = layer.draw(len(x), generator, x.device) if self.training else None
         if self.training and settings.exchange:  # the row before is any other pair, as batches are shuffled
             x = torch.where(torch.rand(x.shape, generator=generator, device=x.device) < settings.exchange, x.roll(1, 0), x)
@@ -287,25 +301,23 @@ class CTVAE(MCQVAE):
 
     # ---- queries ----------------------------------------------------------------------------------------------------
     @torch.no_grad()
-    def act(self, images: Any, action: Any, times: int = 1, *, samples: int | None = None, seed: int = 0) -> Tensor:
+    def act(self, images: Any, action: Any, times: int = 1, *, samples: int | None = None, seed: int = 0, alone: bool = False) -> Tensor:
         """Images (B, C, H, W) to what they look like after the action, by name or number, has been done `times` times.
 
         The picture is painted from the mean of the codes, weighed by their probabilities; the next time begins with the most probable ones. Where
-        mirrored pairs were learned from (`mirror`), it is the mean of that and of what becomes of the mirror image. `samples` and `seed` as in
-        `attribute`.
+        pairs were learned in several views (`mirror`, `shift`), it is the mean of what becomes of each view; `alone` takes the picture as it is,
+        which is as many times faster. `samples` and `seed` as in `attribute`.
         """
-        return self.act_repeatedly(images, action, times, samples=samples, seed=seed)[:, -1]
+        return self.act_repeatedly(images, action, times, samples=samples, seed=seed, alone=alone)[:, -1]
 
     @torch.no_grad()
-    def act_repeatedly(self, images: Any, action: Any, times: int, *, samples: int | None = None, seed: int = 0) -> Tensor:
+    def act_repeatedly(self, images: Any, action: Any, times: int, *, samples: int | None = None, seed: int = 0, alone: bool = False) -> Tensor:
         """The pictures after the action was done 1, 2, ..., `times` times, (B, times, C, H, W) (Fig. 5)."""
         check_whole(1, QueryError, times=times)
         pictures, number = self.as_images(images), self.action_number(action)
-        draws = _Draws(self, samples, seed)
-        after = self._acted(pictures, number, times, draws)
-        if self.settings.mirror:
-            after = (after + self._acted(pictures.flip(-1), self.seen_in_a_mirror()[number], times, draws).flip(-1)) / 2
-        return after
+        draws, views = _Draws(self, samples, seed), self.views()[: 1 if alone else None]
+        numbers = {False: number, True: int(self.mirror_action[number])}
+        return mean_over(views, pictures, lambda view, seen: self._acted(seen, numbers[view.mirrored], times, draws))
 
     def _acted(self, pictures: Tensor, number: int, times: int, draws: _Draws) -> Tensor:
         """Pictures (B, C, H, W) after the action of this number was done 1, 2, ..., `times` times, (B, times, C, H, W), as they are seen."""

@@ -20,6 +20,7 @@ from intervae.data.base import Batch, Dataset, Split
 from intervae.errors import UsageError
 from intervae.models.base import Model, in_batches
 from intervae.models.phases import Phase, Player, Schedule, Terms
+from intervae.models.views import AS_IT_IS, View
 from intervae.nets.likelihood import Likelihood, negative_log_likelihood
 from intervae.nets.quantise import Quantised, Quantiser, usage
 from intervae.settings import at_least
@@ -205,12 +206,11 @@ class MCQVAE(Model):
         return {"code_perplexity": [round(value, 3) for value in perplexity.tolist()]}
 
     @torch.no_grad()
-    def split_codes(self, split: Split, *, mirrored: bool = False) -> Tensor:
-        """The code numbers of all pictures of a split, or of their mirror images, (N, n) int16, on its device; encoded batch after batch."""
+    def split_codes(self, split: Split, view: View = AS_IT_IS) -> Tensor:
+        """The code numbers of all pictures of a split, (N, n) int16, as they are or seen otherwise, on its device; encoded batch after batch."""
         found = []
         for part in torch.arange(len(split), device=split.device).split(CODES_BATCH):
-            images = split.batch(part)["images"]
-            found.append(self.quantiser.indices(self.encoder(images.flip(-1) if mirrored else images)).to(torch.int16))
+            found.append(self.quantiser.indices(self.encoder(view.see(split.batch(part)["images"]))).to(torch.int16))
         return torch.cat(found)
 
     @torch.no_grad()
