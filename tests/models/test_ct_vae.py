@@ -307,8 +307,9 @@ def test_pairs_are_seen_in_every_view_as_often_with_the_steps_that_a_mirror_exch
     model.initialise(0)
     model.train()
     assert few.transitions is not None
-    pairs, made, views = few.transitions.train, model.encode_once(few, 0), model.views()
+    pairs, made, views = few.transitions.train, model.encode_once(few, 0), model.training_views()
     assert len(views) == 10
+    assert len(model.views()) == 2
     assert views[0] == AS_IT_IS
     assert len(made.train) == len(pairs)  # a pass stays a pass
     assert made.train.fields["codes"].shape == (len(few.train), 10, model.places)

@@ -68,8 +68,8 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[i
     picture before, reconstructed; `others_worse` is the difference, in points. `acted_error_after_action` and `acted_error_reconstructed`: the
     factor that changes, after act() and in the reconstructed true picture. `others_worse|car` is of that factor where others are acted on,
     `others_worse|after car` of the others where it is acted on. `predictor_error` is of all factors, on the real pictures before: where the
-    predictor sees little, it sees no difference either. Where act() is a mean over several views of a picture, `others_worse_views` is the difference
-    from the picture before, reconstructed as the mean over these views too, and `others_worse_alone` is of act() on the picture alone, without views.
+    predictor sees little, it sees no difference either. Where act() is the mean of a picture and its mirror image, `others_worse_views` is the
+    difference from the picture before, reconstructed as such a mean too, and `others_worse_alone` is of act() on the picture alone.
     Nothing of it where no two factors are there.
     """
     assert data.transitions is not None

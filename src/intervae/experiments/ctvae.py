@@ -98,10 +98,10 @@ _SETTINGS: dict[str, dict[str, Any]] = {  # passes over pictures and over pairs;
         "hidden": 4,
         "transition_batch": 128,
         "weight_decay": 1.0,
-        "exchange": 0.05,
         "mirror": ("azimuth",),
+        "shift": 1,
         "transition_rate": 2e-3,
-        "transition_epochs": 20,
+        "transition_epochs": 40,
         "picture_epochs": 1,
         "graph_samples": 8,
     },
@@ -255,7 +255,7 @@ CTVAE_TABLE1 = Experiment(
     "on those that were not acted on, after act() than on plain reconstructions; `predictor_error` is its error on real pictures, and "
     "`acted_error_after_action` on the factor that was acted on (`_reconstructed`: in the true picture after, reconstructed). `others_worse` of "
     "`car` is of that factor where others are acted on, of `after car` of the others where it is. On `cars3d` act() is the mean of what becomes of "
-    "a picture seen in several ways (in a mirror, shifted); `others_worse_views` is against reconstructions that are such means too, and "
+    "a picture and of its mirror image; `others_worse_views` is against reconstructions that are such means too, and "
     "`others_worse_alone` is of act() on the picture alone, against plain reconstructions. `change_auc` is how "
     "well the model's own probability that a code changes tells code places that do from others (0.5 by chance), `mask_auc` the same of the "
     "intervention mask, `mask_open` and `edges_open` the mean probabilities of the mask and of an edge. "

@@ -64,7 +64,7 @@ class CTVAESettings(MCQVAESettings):
     weight_decay: float = 0.01  # of the transition layer
     exchange: float = 0.0  # share of the codes before that a training step takes from another picture, so that none is relied on alone
     mirror: tuple[str, ...] = ()  # factors whose steps a mirror exchanges; with any, pairs are seen in a mirror too
-    shift: int = 0  # pixels by which pairs are seen shifted too, up, down, left and right; 0 for not at all
+    shift: int = 0  # pixels by which training pairs are seen shifted too, up, down, left and right; 0 for not at all
     picture_epochs: int = 2  # passes in which the decoder learns to paint what a transition expects; 0 where pairs differ in more than the action
     picture_rate: float = 5e-4  # its learning rate there
 
@@ -141,9 +141,9 @@ class CTVAE(MCQVAE):
         names, opposite = self.spec.actions, {"+1": "-1", "-1": "+1"}
         seen = [f"{name[:-2]}{opposite[name[-2:]]}" if name[:-2] in settings.mirror else name for name in names]
         self.mirror_action: Tensor  # (A,) the number of what a mirror makes of each action
-        self.in_mirror: Tensor  # (V,) whether a view is one in a mirror
+        self.in_mirror: Tensor  # (V,) whether a training view is one in a mirror
         self.register_buffer("mirror_action", torch.tensor([names.index(name) for name in seen]), persistent=False)
-        self.register_buffer("in_mirror", torch.tensor([view.mirrored for view in self.views()]), persistent=False)
+        self.register_buffer("in_mirror", torch.tensor([view.mirrored for view in self.training_views()]), persistent=False)
 
     def check(self, data: Dataset) -> None:
         if data.transitions is None:
@@ -212,16 +212,20 @@ class CTVAE(MCQVAE):
 
     def encode_once(self, data: Dataset, seed: int) -> Dataset:
         """The data of the transition phase: pairs of rows, over the codes (N, n) of every picture; of training pictures (N, V, n), seen in V ways."""
-        found, views = self._pairs(data, lambda split: Split(codes=self.split_codes(split))), self.views()
+        found, views = self._pairs(data, lambda split: Split(codes=self.split_codes(split))), self.training_views()
         if len(views) == 1:
             return found
         codes = torch.stack([found.train.fields["codes"], *(self.split_codes(data.train, view) for view in views[1:])], dim=1)
         assert data.transitions is not None
         return replace(found, train=TransitionSplit(Split(codes=codes), data.transitions.train))
 
-    def views(self) -> list[View]:
-        """The ways in which a pair is seen: as it is, and what `mirror` and `shift` say."""
+    def training_views(self) -> list[View]:
+        """The ways in which training pairs are seen: as they are, and what `mirror` and `shift` say."""
         return all_views(mirror=bool(self.settings.mirror), shift=self.settings.shift)
+
+    def views(self) -> list[View]:
+        """The ways in which `act` looks at a picture, as it is and, with `mirror`, in a mirror: codes describe shifted pictures less well."""
+        return all_views(mirror=bool(self.settings.mirror), shift=0)
 
     def _in_some_view(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Tensor, Tensor]:
         """Codes before and after (B, n) and the actions (B,) of pairs; of those that can be seen in V ways, in one drawn for each."""
@@ -304,9 +308,9 @@ class CTVAE(MCQVAE):
     def act(self, images: Any, action: Any, times: int = 1, *, samples: int | None = None, seed: int = 0, alone: bool = False) -> Tensor:
         """Images (B, C, H, W) to what they look like after the action, by name or number, has been done `times` times.
 
-        The picture is painted from the mean of the codes, weighed by their probabilities; the next time begins with the most probable ones. Where
-        pairs were learned in several views (`mirror`, `shift`), it is the mean of what becomes of each view; `alone` takes the picture as it is,
-        which is as many times faster. `samples` and `seed` as in `attribute`.
+        The picture is painted from the mean of the codes, weighed by their probabilities; the next time begins with the most probable ones. With
+        `mirror` it is the mean of what becomes of the picture and of its mirror image; `alone` takes the picture as it is, which is twice as fast.
+        `samples` and `seed` as in `attribute`.
         """
         return self.act_repeatedly(images, action, times, samples=samples, seed=seed, alone=alone)[:, -1]
 
