@@ -315,7 +315,7 @@ class _Scores(torch.nn.Module):
         return self.layer.score(x, y, None, draw).log_likelihood
 
 
-@pytest.mark.parametrize(("mode", "most"), [("action", 180), ("causal", 110), ("modes", 95)])
+@pytest.mark.parametrize(("mode", "most"), [("action", 155), ("causal", 90), ("modes", 80)])
 def test_memory_grows_no_faster_than_the_square_of_the_places(mode: str, most: int) -> None:
     """Floats kept for the gradient, for each of 2 pictures, question and pair of places: at most so many with 64 places, fewer with more places."""
     asked = {"action": 1, "causal": 6, "modes": 6 + 2}[mode]
