@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from intervae.data import load_data
 from intervae.data.base import Dataset
+from intervae.models import create
 from intervae.models.phases import Phase, Player
 from intervae.training.stepper import Stepper
 
@@ -37,6 +40,26 @@ def test_captured_and_eager_training_have_the_same_losses(graph: str, make_model
     assert torch.isfinite(found[True]).all()
     assert torch.allclose(found[False], found[True], rtol=1e-3, atol=1e-3)
     assert not torch.allclose(found[True][0], found[True][-1])
+
+
+def test_a_captured_step_draws_views_and_exchanged_codes_as_an_eager_one() -> None:
+    device = "cuda"
+    data = load_data("shapes3d-like", size=16, levels=(3, 3, 3, 2, 2, 3), transitions=True)
+    data = replace(data, train=data.train.to(device), validation=data.validation.to(device))
+    small = {"patch": 4, "filters": 16, "features": 8, "codes": 16, "width": 16, "heads": 2, "edge_width": 4, "transition_batch": 32}
+    found: dict[bool, Tensor] = {}
+    for captured in (False, True):
+        model = create("ct-vae", data, **small, mirror=("orientation",), shift=1, exchange=0.1)
+        model.initialise(0)
+        model.to(device)
+        (phase,) = (phase for phase in model.phases() if phase.name == "transitions")
+        assert phase.prepare is not None
+        train = phase.prepare(data, 0).train
+        model.train()
+        stepper = Stepper(model, phase, train, 32, cuda_graph=captured, bf16=False)
+        found[captured] = torch.cat([stepper.run_epoch(epoch, 2, seed=epoch) for epoch in range(2)])
+    assert torch.isfinite(found[True]).all()
+    assert torch.allclose(found[False], found[True], rtol=1e-3, atol=1e-3)
 
 
 def test_capture_gives_back_the_weights_it_found(make_model: Any, pendulum: Dataset) -> None:
