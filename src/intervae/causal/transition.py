@@ -338,7 +338,6 @@ class ReadParents(nn.Module):
 
     def __init__(self, width: int, heads: int, hidden: int) -> None:
         super().__init__()
-        self.heads = heads
         self.norm, self.query = plain_norm(width), nn.Linear(width, width, bias=False)
         self.key_value = nn.Linear(width, 2 * width, bias=False)
         self.sharpness = nn.Parameter(torch.full((heads, 1, 1), 2.0))
