@@ -1,0 +1,29 @@
+"""A small world for CT-VAE: a square on 16 x 16 pixels, and a model that is built in no time."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from intervae.data.base import Dataset, Variable, build_dataset
+from intervae.data.transitions import with_transitions
+from intervae.models.ct_vae import CTVAE
+
+COLOURS = np.array([[255, 50, 50], [255, 200, 30], [50, 230, 50], [50, 150, 255]], np.uint8)
+
+
+def squares(columns: int = 7, rows: int = 7, colours: int = 4, sides: int = 2) -> Dataset:
+    """Every picture of a square on 16 x 16: where it is, in steps of 2 pixels, its colour and its size."""
+    table = np.array(list(itertools.product(range(columns), range(rows), range(colours), range(sides))), float)
+    images = np.full((len(table), 3, 16, 16), 30, np.uint8)
+    for image, (x, y, colour, side) in zip(images, table.astype(int), strict=True):
+        image[:, 2 * y : 2 * y + 3 + 2 * side, 2 * x : 2 * x + 3 + 2 * side] = COLOURS[colour, :, None, None]
+    variables = [Variable(name) for name in ("x", "y", "colour", "side")]
+    return with_transitions(build_dataset("squares", images, table, variables, validation=0.15, test=0.15, source={"name": "squares"}))
+
+
+def tiny(data: Dataset, **changes: Any) -> CTVAE:
+    small = {"patch": 4, "filters": 8, "features": 8, "codes": 8, "blocks": 1, "width": 16, "heads": 2, "edge_width": 4}
+    return CTVAE(data.spec, **{**small, "epochs": 1, "batch_size": 16, "transition_epochs": 1, "transition_batch": 16, **changes})
