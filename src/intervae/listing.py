@@ -33,7 +33,7 @@ SHARED = {
     "likelihood": "of a pixel",
     "epochs": "passes over the training split, at most",
     "batch_size": "images in a step",
-    "optimiser": "that takes the steps; a GPU captures those of adam and adamw as a graph",
+    "optimiser": "that takes the steps; a GPU captures those of adam, adamw and muon as a graph",
     "learning_rate": "of the optimiser",
     "schedule": "how the learning rate goes on; cosine falls to nearly 0",
     "generator_rate": "learning rate of the generator",

@@ -62,6 +62,20 @@ def test_a_captured_step_draws_views_and_exchanged_codes_as_an_eager_one() -> No
     assert torch.allclose(found[False], found[True], rtol=1e-3, atol=1e-3)
 
 
+def test_captured_and_eager_steps_of_muon_are_the_same(make_model: Any, pendulum: Dataset) -> None:
+    found: dict[bool, Tensor] = {}
+    for captured in (False, True):
+        model, _ = prepare(make_model, pendulum)
+        phase = Phase("joint", (Player(model.loss, optimiser="muon", learning_rate=1e-3, weight_decay=0.1),), 2, 16, schedule="cosine")
+        stepper = stepper_of(model, phase, pendulum, captured)
+        assert (stepper.graph is not None) == captured
+        found[captured] = torch.cat([stepper.run_epoch(epoch, 2, seed=epoch) for epoch in range(2)])
+        assert any(name.endswith("momentum") for name in stepper.state())
+    assert torch.isfinite(found[True]).all()
+    assert torch.allclose(found[False], found[True], rtol=1e-2, atol=1e-2)  # half precision in between
+    assert not torch.allclose(found[True][0], found[True][-1], rtol=1e-2)
+
+
 def test_capture_gives_back_the_weights_it_found(make_model: Any, pendulum: Dataset) -> None:
     model, phase = prepare(make_model, pendulum)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}

@@ -233,7 +233,7 @@ def test_two_players_take_turns_and_each_moves_its_own_parameters_only(toy: Any,
     assert set(history[0]["validation"]) == {"loss", "gap"}
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "adamw", "adagrad", "rmsprop", "sgd"])
+@pytest.mark.parametrize("optimiser", ["adam", "adamw", "muon", "adagrad", "rmsprop", "sgd"])
 def test_every_optimiser_resumes_bit_for_bit(optimiser: str, toy: Any, toy_data: Dataset, tmp_path: Any) -> None:
     def plan(m: Any) -> list[Phase]:
         players = (Player(m.loss, ("first",), "one", optimiser, 0.03), Player(m.loss, ("second",), "two", optimiser, 0.05))

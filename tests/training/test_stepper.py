@@ -85,7 +85,7 @@ def test_some_parameters_may_have_a_rate_of_their_own_and_are_clipped_by_themsel
     assert model.first.norm().item() == pytest.approx(0.1 * 0.5 * 2 * 5)
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "adamw", "adagrad", "rmsprop", "sgd"])
+@pytest.mark.parametrize("optimiser", ["adam", "adamw", "muon", "adagrad", "rmsprop", "sgd"])
 def test_what_a_checkpoint_keeps_is_enough_to_go_on(optimiser: Any, toy: Any, toy_data: Dataset) -> None:
     one, other = (toy(player={"optimiser": optimiser, "own_rates": (("second", 0.02),)}) for _ in range(2))
     stepper = stepper_of(one, toy_data)

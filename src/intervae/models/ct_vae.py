@@ -24,7 +24,7 @@ from intervae.data.transitions import TransitionSplit, action_factors
 from intervae.errors import DataError, QueryError, UsageError, unknown
 from intervae.models.base import QUERY_BATCH, in_batches
 from intervae.models.mcq_vae import MCQVAE, MCQVAESettings
-from intervae.models.phases import Phase, Player, Terms
+from intervae.models.phases import Optimiser, Phase, Player, Terms
 from intervae.models.views import View, all_views, mean_over
 from intervae.nets.likelihood import negative_log_likelihood
 from intervae.settings import at_least, check_whole
@@ -60,7 +60,8 @@ class CTVAESettings(MCQVAESettings):
     graph_samples: int = 0  # graphs that an answer averages over; 0 takes the most probable one
     transition_epochs: int = 40  # passes over the pairs of pictures
     transition_batch: int = 128  # pairs in a step
-    transition_rate: float = 5e-3  # learning rate of the transition layer
+    transition_optimiser: Optimiser = "adamw"  # of the transition layer; muon needs fewer steps where the layer is large
+    transition_rate: float = 5e-3  # its learning rate
     weight_decay: float = 0.01  # of the transition layer
     exchange: float = 0.0  # share of the codes before that a training step takes from another picture, so that none is relied on alone
     mirror: tuple[str, ...] = ()  # factors whose steps a mirror exchanges; with any, pairs are seen in a mirror too
@@ -185,7 +186,7 @@ class CTVAE(MCQVAE):
         player = Player(
             self.transition_loss,
             ("transition.",),
-            optimiser="adamw",
+            optimiser=settings.transition_optimiser,
             learning_rate=settings.transition_rate,
             weight_decay=settings.weight_decay,
             clip=settings.clip,

@@ -17,7 +17,7 @@ from intervae.data.base import Batch, Dataset
 
 Terms = dict[str, Tensor]  # named 0-dim tensors; the entry "loss" is what is minimised
 Loss = Callable[[Batch, torch.Generator | None], Terms]
-Optimiser = Literal["adam", "adamw", "adagrad", "rmsprop", "sgd"]
+Optimiser = Literal["adam", "adamw", "muon", "adagrad", "rmsprop", "sgd"]
 Schedule = Literal["constant", "cosine", "exponential"]
 
 
@@ -36,8 +36,8 @@ class Player:
     name: str = "model"
     optimiser: Optimiser = "adam"
     learning_rate: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.999)  # of adam and adamw
-    epsilon: float = 1e-8  # of adam and adamw
+    betas: tuple[float, float] = (0.9, 0.999)  # of adam, adamw and what muon leaves to adamw
+    epsilon: float = 1e-8  # of the same
     weight_decay: float = 0.0
     own_rates: tuple[tuple[str, float], ...] = ()  # of parameters whose names begin so; their gradient is clipped by itself
     clip: float | None = None  # largest norm of the gradient

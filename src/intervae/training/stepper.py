@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,9 +14,15 @@ from intervae.data.base import Split
 from intervae.errors import UsageError
 from intervae.models.base import Model
 from intervae.models.phases import Phase, Player, Schedule
+from intervae.training.muon import Muon, weight_matrices
 
 WARM_UP = 0.02  # share of a cosine schedule spent rising to the full rate
 FLOOR = 0.01  # what a cosine schedule falls to
+CAPTURED: dict[str, Callable[..., torch.optim.Optimizer]] = {  # optimisers whose steps a GPU captures
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "muon": Muon,
+}
 CAPTURING = threading.Lock()  # one capture at a time, where several runs share a GPU
 
 
@@ -27,19 +35,26 @@ def rate_factor(schedule: Schedule, step: int, steps: int, decay: float = 1.0, e
 
 
 def make_optimiser(model: Model, player: Player, on_gpu: bool) -> torch.optim.Optimizer:
-    """Over the player's parameters: a group for those at its own rate, and one for each prefix of `own_rates`; `start` is a group's rate."""
+    """Over the player's parameters: a group for those at its own rate, and one for each prefix of `own_rates`; `start` is a group's rate.
+
+    For muon each is two groups, weight matrices and all others.
+    """
     moving = [(name, p) for name, p in model.named_parameters() if p.requires_grad and name.startswith(player.parameters)]
     if not moving:
         raise UsageError(f"no parameter of {model.name} begins with {' or '.join(player.parameters)}.")
     apart = tuple(prefix for prefix, _ in player.own_rates)
-    parts = [(player.learning_rate, [p for name, p in moving if not (apart and name.startswith(apart))])]
-    parts += [(rate, [p for name, p in moving if name.startswith(prefix)]) for prefix, rate in player.own_rates]
-    tensors = on_gpu and player.optimiser in ("adam", "adamw")
-    groups = [{"params": p, "start": r, "lr": torch.tensor(r, device=p[0].device) if tensors else r} for r, p in parts if p]
-    if player.optimiser in ("adam", "adamw"):
-        kind = torch.optim.Adam if player.optimiser == "adam" else torch.optim.AdamW
+    parts = [(player.learning_rate, [one for one in moving if not (apart and one[0].startswith(apart))])]
+    parts += [(rate, [one for one in moving if one[0].startswith(prefix)]) for prefix, rate in player.own_rates]
+    matrices = weight_matrices(model) if player.optimiser == "muon" else set()
+    groups: list[dict[str, Any]] = []
+    for rate, part in parts:
+        for whether in (False, True):
+            if some := [parameter for name, parameter in part if (name in matrices) == whether]:
+                start = torch.tensor(rate, device=some[0].device) if on_gpu and player.optimiser in CAPTURED else rate
+                groups.append({"params": some, "start": rate, "lr": start, "matrices": whether})
+    if player.optimiser in CAPTURED:
         options = {"betas": player.betas, "eps": player.epsilon, "weight_decay": player.weight_decay}
-        return kind(groups, fused=True, capturable=on_gpu, **options)  # type: ignore[arg-type]
+        return CAPTURED[player.optimiser](groups, fused=True, capturable=on_gpu, **options)
     if player.optimiser == "adagrad":
         return torch.optim.Adagrad(groups, weight_decay=player.weight_decay)
     if player.optimiser == "rmsprop":
@@ -88,7 +103,7 @@ class Stepper:
         self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.names: list[str] = []
         self.graph: torch.cuda.CUDAGraph | None = None
-        capturable = all(player.optimiser in ("adam", "adamw") for player in phase.players)
+        capturable = all(player.optimiser in CAPTURED for player in phase.players)
         if self.on_gpu and cuda_graph and capturable:
             with CAPTURING:
                 self._capture()

@@ -1,0 +1,158 @@
+"""Muon against its definition by singular values, against torch's own, and beside AdamW."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from intervae.models.phases import Player
+from intervae.training.muon import ITERATIONS, STEP, Muon, alike, weight_matrices
+from intervae.training.stepper import make_optimiser
+
+
+def layers(seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 10), nn.Tanh(), nn.Linear(10, 6, bias=False), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 1))
+
+
+def loss_of(model: nn.Module, step: int) -> Tensor:
+    generator = torch.Generator().manual_seed(step)
+    x = torch.randn(32, 6, generator=generator)
+    return (model(x)[:, 0] - x.prod(1)).square().mean()
+
+
+def muon_over(model: nn.Module, rate: float = 0.02, decay: float = 0.1) -> Muon:
+    names = weight_matrices(model)
+    parts = [[p for name, p in model.named_parameters() if (name in names) == whether] for whether in (True, False)]
+    groups = [{"params": part, "matrices": whether} for part, whether in zip(parts, (True, False), strict=True) if part]
+    return Muon(groups, lr=rate, weight_decay=decay)
+
+
+def walk(model: nn.Module, optimiser: torch.optim.Optimizer, steps: int) -> None:
+    for step in range(steps):
+        optimiser.zero_grad()
+        loss_of(model, step).backward()
+        optimiser.step()
+
+
+def test_singular_values_become_alike_and_their_vectors_stay() -> None:
+    torch.manual_seed(0)
+    left, right = torch.linalg.qr(torch.randn(3, 8, 8, dtype=torch.float64))[0], torch.linalg.qr(torch.randn(3, 20, 8, dtype=torch.float64))[0]
+    sizes = torch.logspace(-2, 1, 8, dtype=torch.float64)  # the smallest is 0.0009 of the norm, the next 0.0024
+    found = left.mT @ alike(left @ torch.diag(sizes) @ right.mT) @ right
+    kept = found.diagonal(dim1=1, dim2=2)
+    assert torch.allclose(found, torch.diag_embed(kept), atol=1e-9)
+    assert kept[:, 2:].min() > 0.68
+    assert kept.max() < 1.21
+    assert (kept > 0.4).all()
+    assert ITERATIONS == 5
+
+
+def test_a_matrix_of_zeros_stays_one() -> None:
+    assert not alike(torch.zeros(1, 3, 4)).any()
+
+
+def test_the_first_step_is_the_formula() -> None:
+    """From no momentum the step is that of the gradient itself: 0.05 g + 0.95 * 0.05 g is a multiple of it, which `alike` does not see."""
+    model = layers()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimiser = muon_over(model)
+    loss_of(model, 0).backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    optimiser.step()
+    moved = dict(model.named_parameters())
+    assert weight_matrices(model) == {"0.weight", "2.weight", "4.weight"}  # 6.weight has one row
+    for name in weight_matrices(model):
+        gradient = gradients[name] if name != "0.weight" else gradients[name].mT  # 10 x 6 stands
+        step = alike(gradient[None])[0]
+        step = step if name != "0.weight" else step.mT
+        hoped = before[name] * (1 - 0.02 * 0.1) - 0.02 * STEP * math.sqrt(max(step.shape)) * step
+        assert torch.allclose(moved[name], hoped, atol=1e-6), name
+    size = (moved["2.weight"] - before["2.weight"] * (1 - 0.02 * 0.1)).square().mean().sqrt().item()
+    assert size == pytest.approx(0.02 * STEP, rel=0.35)
+
+
+def test_everything_else_moves_as_by_adamw() -> None:
+    one, other = layers(), layers()
+    others = [name for name, _ in one.named_parameters() if name not in weight_matrices(one)]
+    mine, adamw = muon_over(one), torch.optim.AdamW(other.parameters(), lr=0.02, weight_decay=0.1)
+    for step in range(5):
+        loss_of(other, step).backward()
+        for (name, p), q in zip(one.named_parameters(), other.parameters(), strict=True):
+            assert q.grad is not None
+            p.grad = q.grad.clone()
+            if name not in others:
+                q.grad = None
+        mine.step()
+        adamw.step()
+        other.zero_grad()
+    for name in others:
+        assert torch.equal(one.get_parameter(name), other.get_parameter(name)), name
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has a Muon of its own from 2.9 on")
+def test_matrices_move_as_by_the_muon_of_torch() -> None:
+    """Which works in half precision, and takes its momentum twenty times as long, with 0.2 in place of our factor."""
+    one, other = layers(), layers()
+    names = sorted(weight_matrices(one))
+    mine = muon_over(one, decay=0.3)
+    theirs = torch.optim.Muon(
+        [other.get_parameter(name) for name in names], lr=0.02 * STEP / 0.2, weight_decay=0.3 * 0.2 / STEP, adjust_lr_fn="match_rms_adamw"
+    )
+    begun = {name: one.get_parameter(name).detach().clone() for name in names}
+    for step in range(6):
+        loss_of(other, step).backward()
+        for p, q in zip(one.parameters(), other.parameters(), strict=True):
+            p.grad = None if q.grad is None else q.grad.clone()
+        mine.step()
+        theirs.step()
+        other.zero_grad()
+    for name in names:
+        moved, hoped = one.get_parameter(name) - begun[name], other.get_parameter(name) - begun[name]
+        assert torch.nn.functional.cosine_similarity(moved.flatten(), hoped.flatten(), dim=0) > 0.995, name
+        assert (moved.norm() / hoped.norm()).item() == pytest.approx(1, abs=0.02), name
+
+
+def test_it_learns_in_fewer_steps_than_adamw() -> None:
+    """A product of six numbers is hard to learn in 300 steps."""
+    found = {}
+    for name in ("muon", "adamw"):
+        model = nn.Sequential(nn.Linear(6, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 1))
+        for p in model.parameters():
+            nn.init.normal_(p, std=0.2, generator=torch.Generator().manual_seed(p.numel()))
+        walk(model, muon_over(model, 0.01, 0.0) if name == "muon" else torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0), 300)
+        found[name] = sum(loss_of(model, step).item() for step in range(1000, 1050))
+    assert found["muon"] < found["adamw"]
+
+
+def test_a_closure_is_asked_before_anything_moves() -> None:
+    one, other = layers(), layers()
+
+    def ask() -> Tensor:
+        loss = loss_of(one, 0)
+        loss.backward()
+        return loss
+
+    loss = muon_over(one).step(ask)
+    walk(other, muon_over(other), 1)
+    assert loss.item() == pytest.approx(loss_of(layers(), 0).item())
+    for p, q in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
+def test_a_player_of_muon_has_matrices_and_others_apart_at_every_rate(toy: Any) -> None:
+    model = toy()
+    model.net, model.late = layers(), nn.Linear(3, 3)
+    player = Player(model.loss, optimiser="muon", learning_rate=0.5, own_rates=(("late", 0.1),))
+    groups = make_optimiser(model, player, on_gpu=False).param_groups
+    assert [(group["start"], group["matrices"], len(group["params"])) for group in groups] == [
+        (0.5, False, 6),
+        (0.5, True, 3),
+        (0.1, False, 1),
+        (0.1, True, 1),
+    ]
+    assert all(group["matrices"] is False for group in make_optimiser(model, Player(model.loss, optimiser="adam"), on_gpu=False).param_groups)
