@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 MOMENTUM = 0.95
-STEP = 0.4  # root mean square of a matrix's step, in learning rates; AdamW has about half of that
+STEP = 0.2  # root mean square of a matrix's step, in learning rates: about that of AdamW
 ITERATIONS = 5
 LINEAR, CUBIC, QUINTIC = 3.4445, -4.7750, 2.0315  # of the authors, chosen to raise small singular values fast: five times bring 0.003 to 0.7
 SMALLEST = 1e-7  # norm that a matrix is divided by at least
@@ -38,7 +38,7 @@ def weight_matrices(model: nn.Module) -> set[str]:
 class Muon(torch.optim.AdamW):
     """AdamW, but that parameters in groups with `matrices=True` move by
 
-    m <- 0.95 m + 0.05 g,  W <- (1 - rate decay) W - rate 0.4 sqrt(max(rows, columns)) alike(0.05 g + 0.95 m).
+    m <- 0.95 m + 0.05 g,  W <- (1 - rate decay) W - rate 0.2 sqrt(max(rows, columns)) alike(0.05 g + 0.95 m).
     """
 
     @torch.no_grad()
