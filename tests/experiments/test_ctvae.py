@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from intervae.causal.transition import Chances
+from intervae.causal.transition import Graph
 from intervae.data import Neighbours, load_data
 from intervae.experiments.actions import TIMES, fit_predictor, others, repeated, selectivity
 from intervae.experiments.ctvae import CTVAE_TABLE1, Actions, Codes
@@ -126,13 +126,14 @@ class Seer(Oracle):
     def nodes(self, codes: torch.Tensor) -> torch.Tensor:
         return self.asked[-2]
 
-    def chances(self, nodes: torch.Tensor, action: torch.Tensor) -> Chances:
+    def graph(self, nodes: torch.Tensor, action: torch.Tensor) -> Graph:
         after = torch.stack([self.near.after("train", row[None], int(a), 1)[0, 0] for row, a in zip(nodes, action, strict=True)])
         before, then = (self.near.images(rows)[:, :, ::4, ::4].long().sum(1).flatten(1) for rows in (nodes, after))
-        return Chances(torch.full((len(nodes), 16, 16), 0.25), 0.5 + self.turn * ((before != then).float() - 0.5))
+        mask, edges = 0.5 + self.turn * ((before != then).float() - 0.5), torch.full((len(nodes), 1, 16, 16), 0.25)
+        return Graph(edges.logit(), edges, mask[:, None].logit(), mask[:, None])
 
     def changes(self, codes: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-        return 1 - self.chances(self.nodes(codes), action).mask
+        return 1 - self.graph(self.nodes(codes), action).mask[:, 0]
 
 
 def test_a_mask_is_judged_by_the_codes_that_change(rooms):

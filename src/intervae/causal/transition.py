@@ -42,19 +42,12 @@ class Draw(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """Log-odds and values in {0, 1} of the edges and of the intervention mask; gradients of the values are those of a relaxation."""
+    """Log-odds and values of the edges and of the intervention mask: drawn, in {0, 1}, with the gradients of a relaxation, or their probabilities."""
 
     edge_logits: Tensor  # (B, G, n, n)
     edges: Tensor  # (B, G, n, n)
     mask_logits: Tensor  # (B, G, n)
     mask: Tensor  # (B, G, n)
-
-
-class Chances(NamedTuple):
-    """Probabilities of the edges and of the intervention mask of each picture."""
-
-    edges: Tensor  # (B, n, n)
-    mask: Tensor  # (B, n)
 
 
 class Score(NamedTuple):
@@ -81,12 +74,12 @@ class Modes(NamedTuple):
 
 
 # ---- the mathematics of graphs --------------------------------------------------------------------------------------
-def bernoulli(logits: Tensor, uniform: Tensor | None, temperature: float = 1.0) -> Tensor:
-    """Values in {0, 1} with these log-odds: drawn by `uniform` (Gumbel trick), or without it the most probable ones.
+def bernoulli(logits: Tensor, uniform: Tensor, temperature: float = 1.0) -> Tensor:
+    """Values in {0, 1} with these log-odds, drawn by `uniform` (Gumbel trick).
 
     The gradient is that of the relaxed draw (straight through), for what came out 0 as for what came out 1.
     """
-    shifted = logits if uniform is None else logits + torch.logit(uniform, eps=1e-6)
+    shifted = logits + torch.logit(uniform, eps=1e-6)
     soft = torch.sigmoid(shifted / temperature)
     return (shifted > 0).to(logits.dtype) + (soft - soft.detach())
 
@@ -184,7 +177,9 @@ class CausalTransition(nn.Module):
 
     # ---- the graph --------------------------------------------------------------------------------------------------
     def graph(self, nodes: Tensor, action: Tensor | None, draw: Draw | None = None, *, none: bool = False) -> Graph:
-        """The graph of each picture, drawn, or without `draw` the most probable one (Eq. 3, 4).
+        """The graph of each picture (Eq. 3, 4), drawn; without `draw` every edge is as open as it is probable.
+
+        P(edge) = r P(edge under the action) + (1 - r) P(edge under none), r the probability that a variable is intervened on.
 
         Arguments:
             nodes: (B, n, w).
@@ -198,16 +193,13 @@ class CausalTransition(nn.Module):
             mask_logits = torch.cat([torch.full_like(mask_logits[:, :1], NEVER), mask_logits], dim=1) if none else mask_logits
         else:
             without, under = (self._edge_logits(nodes, networks) for networks in (torch.zeros_like(action[:1]), action + 1))
-        mask = bernoulli(mask_logits, None if draw is None else draw.mask[:, None], self.temperature)
+        if draw is None:
+            mask = mask_logits.sigmoid()
+            edges = without.sigmoid() + mask[..., None] * (under.sigmoid() - without.sigmoid())
+            return Graph(edges.logit(), edges, mask_logits, mask)
+        mask = bernoulli(mask_logits, draw.mask[:, None], self.temperature)
         edge_logits = without + mask[..., None] * (under - without)
-        edges = bernoulli(edge_logits, None if draw is None else draw.edges[:, None], self.temperature)
-        return Graph(edge_logits, edges, mask_logits, mask)
-
-    def chances(self, nodes: Tensor, action: Tensor) -> Chances:
-        """P(edge) = r P(edge under the action) + (1 - r) P(edge under none), r the probability that a variable is intervened on, by action (B,)."""
-        mask = self._mask_logits(nodes, action)[:, 0].sigmoid()  # (B, n)
-        without, under = (self._edge_logits(nodes, networks)[:, 0].sigmoid() for networks in (torch.zeros_like(action[:1]), action + 1))
-        return Chances(mask[..., None] * under + (1 - mask[..., None]) * without, mask)
+        return Graph(edge_logits, bernoulli(edge_logits, draw.edges[:, None], self.temperature), mask_logits, mask)
 
     def _mask_logits(self, nodes: Tensor, action: Tensor | None) -> Tensor:
         """Log-odds that the action intervenes on each variable, R of Eq. 4, (B, G, n); no action never does."""

@@ -132,11 +132,11 @@ def selectivity(model: CTVAE, data: Dataset, seed: int) -> Numbers:
         some = pairs[part]
         before, after = (model.codes(data.test[rows].images) for rows in (some.before, some.after))
         action = some.action.to(before.device)
-        chances = model.transition.chances(model.transition.nodes(before), action)
-        masks.append(chances.mask.cpu())
+        graph = model.transition.graph(model.transition.nodes(before), action)
+        masks.append(graph.mask[:, 0].cpu())
         expected.append(model.changes(before, action).cpu())
         changes.append((before != after).cpu())
-        edges.append(chances.edges.mean((1, 2)).cpu())
+        edges.append(graph.edges.mean((1, 2, 3)).cpu())
     changed = torch.cat(changes).flatten()
     found: Numbers = {"edges_open": float(torch.cat(edges).mean()), "mask_open": float(torch.cat(masks).mean())}
     if 0 < int(changed.sum()) < len(changed):

@@ -57,7 +57,7 @@ class CTVAESettings(MCQVAESettings):
     edge_norm: float = 1e-3  # weight of the number of edges, Eq. 14
     dependency: float = 0.1  # weight of the wish that every variable has a parent, Eq. 15
     mask_norm: float = 0.0  # weight of the number of variables that an action intervenes on; the paper has no such loss
-    graph_samples: int = 0  # graphs that an answer averages over; 0 takes the most probable one
+    graph_samples: int = 0  # drawn graphs that an answer averages over; with 0 every edge is as open as it is probable
     transition_epochs: int = 40  # passes over the pairs of pictures
     transition_batch: int = 128  # pairs in a step
     transition_optimiser: Optimiser = "adamw"  # of the transition layer; muon needs fewer steps where the layer is large
@@ -334,7 +334,7 @@ class CTVAE(MCQVAE):
         return torch.stack(after, dim=1)
 
     def _after(self, codes: Tensor, action: Tensor, draws: Sequence[Draw] = ()) -> Tensor:
-        """The probabilities (B, n, S) of the codes after actions (B,), the mean over the graphs that are drawn; of the most probable one without."""
+        """The probabilities (B, n, S) of the codes after actions (B,), the mean over the graphs that are drawn, or of the expected graph."""
         layer, nodes = self.transition, self.transition.nodes(codes)
         chances = []
         for draw in draws or (None,):
@@ -347,7 +347,7 @@ class CTVAE(MCQVAE):
         """Which action was it: pictures before and after, each (B, C, H, W), to the probability of each of `spec.actions`, (B, A).
 
         Arguments:
-            samples: graphs that are drawn, by `seed`, and averaged over; 0 takes the most probable graph, None what the settings say.
+            samples: graphs that are drawn, by `seed`, and averaged over; with 0 every edge is as open as it is probable; None as the settings say.
 
         One of the actions it must be: whether any of them explains the pair, `explain` tells.
         """
@@ -389,8 +389,8 @@ class CTVAE(MCQVAE):
         sums = [torch.zeros(shape, device=self.device) for shape in ((n, n), (n,), (n,))]
         for part in codes.split(QUERY_BATCH):
             asked = torch.full_like(part[:, 0], number)
-            chances = self.transition.chances(self.transition.nodes(part), asked)
-            for total, each in zip(sums, (*chances, self.changes(part, asked)), strict=True):
+            graph = self.transition.graph(self.transition.nodes(part), asked)
+            for total, each in zip(sums, (graph.edges[:, 0], graph.mask[:, 0], self.changes(part, asked)), strict=True):
                 total += each.sum(0) / len(codes)
         return Mechanism(*sums)
 
@@ -410,7 +410,7 @@ class CTVAE(MCQVAE):
 
 
 class _Draws:
-    """The `samples` draws that an answer averages over, none for the most probable graph. They are the same for the same seed and for every picture,
+    """The `samples` draws that an answer averages over, none for the expected graph. They are the same for the same seed and for every picture,
     so that what is said of one does not depend on those beside it.
     """
 
