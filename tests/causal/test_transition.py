@@ -387,22 +387,27 @@ def test_it_learns_a_world_and_its_graph() -> None:
 
 
 def test_a_mask_that_costs_is_open_where_the_action_needs_other_parents_only() -> None:
-    """To shift, a variable reads another than itself; to exchange two values it reads what it reads without an action."""
-    made, rng = layer(width=32, edge_width=16), generator()
-    optimiser = torch.optim.Adam(made.parameters(), 5e-3)
-    for _ in range(300):
-        x, y, action = world(64, rng)
-        found = made.modes(x, y, action, made.draw(64, rng, x.device))
-        acted = found.actions.gather(1, action[:, None])[:, 0]
-        loss = (-acted - found.standard + 0.3 * found.identity_graph + 0.1 * found.masked[:, 1]).mean()  # without the last, 0.85 for action 2
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    x, y, action = world(512, rng)
-    assert (made.score(x, y, action).log_likelihood > -0.5).float().mean() > 0.97
-    mask = torch.sigmoid(made.graph(made.nodes(x), None).mask_logits).mean((0, 2))  # of each action
-    assert mask[:2].min() > 0.7
-    assert mask[2] < 0.1
+    """To shift, a variable reads another than itself; to exchange two values it reads what it reads without an action. The median of three seeds."""
+    seen = []
+    for seed in range(3):
+        made, rng = layer(width=32, edge_width=16, seed=seed), generator(seed)
+        optimiser = torch.optim.Adam(made.parameters(), 5e-3)
+        for _ in range(300):
+            x, y, action = world(64, rng)
+            found = made.modes(x, y, action, made.draw(64, rng, x.device))
+            acted = found.actions.gather(1, action[:, None])[:, 0]
+            loss = (-acted - found.standard + 0.3 * found.identity_graph + 0.1 * found.masked[:, 1]).mean()  # without the last, 0.85 for action 2
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        x, y, action = world(512, rng)
+        known = (made.score(x, y, action).log_likelihood > -0.5).float().mean()
+        mask = torch.sigmoid(made.graph(made.nodes(x), None).mask_logits).mean((0, 2))  # of each action
+        seen.append(torch.stack([known, mask[:2].min(), mask[2]]).detach())
+    known, needed, needless = torch.stack(seen).median(0).values
+    assert known > 0.97
+    assert needed > 0.7
+    assert needless < 0.1
 
 
 # ---- the GPU --------------------------------------------------------------------------------------------------------
@@ -427,15 +432,20 @@ def test_cpu_and_gpu_agree_and_a_step_can_be_captured(exact_gpu: None) -> None:
 
 
 def test_the_expected_graph_answers_as_many_drawn_ones_do() -> None:
-    """Where every edge is probable to a fifth, the most probable graph is empty and answers otherwise."""
-    made, x = layer(), codes()
+    """Every edge is probable to a fifth here, so that the most probable graph is empty, and answers otherwise."""
+    made, x, action = layer(), codes(), torch.tensor([0, 2, 1, 1])
+    made.edge_target.data.zero_()
     made.edge_bias.data[:] = -1.4
     nodes = made.nodes(x)
 
     def chances(edges: Tensor) -> Tensor:
-        return made.logits(x, nodes, edges, ACTION)[:, 0].softmax(2)
+        return made.logits(x, nodes, edges, action)[:, 0].softmax(2)
 
-    many = torch.stack([chances(made.graph(nodes, ACTION, made.draw(BATCH, generator(seed), x.device)).edges) for seed in range(400)]).mean(0)
-    expected = made.graph(nodes, ACTION).edges
-    off, empty = ((many - chances(edges)).abs().mean() for edges in (expected, (expected > 0.5).float()))
-    assert off < empty / 3
+    drawn = [made.draw(BATCH, generator(seed), x.device) for seed in range(400)]
+    many = torch.stack([chances(made.graph(nodes, action, draw).edges) for draw in drawn]).mean(0)
+    expected = made.graph(nodes, action).edges
+    assert torch.allclose(expected, torch.full_like(expected, 0.2), atol=0.01)
+    off, empty = ((many - chances(edges)).abs().mean() for edges in (expected, torch.zeros_like(expected)))
+    assert off < empty / 2
+    found = torch.stack([made.modes(x, codes(1), action, draw).identity_graph for draw in drawn]).mean(0)
+    assert torch.allclose(made.modes(x, codes(1), action).identity_graph, found, rtol=0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from intervae.models.phases import Player
-from intervae.training.muon import ITERATIONS, STEP, Muon, alike, weight_matrices
-from intervae.training.stepper import make_optimiser
+from intervae.data.base import Batch, Dataset
+from intervae.models.phases import Phase, Player
+from intervae.training.muon import STEP, Muon, alike, weight_matrices
+from intervae.training.stepper import Stepper, make_optimiser
 
 
 def layers(seed: int = 0) -> nn.Sequential:
@@ -42,14 +44,13 @@ def walk(model: nn.Module, optimiser: torch.optim.Optimizer, steps: int) -> None
 def test_singular_values_become_alike_and_their_vectors_stay() -> None:
     torch.manual_seed(0)
     left, right = torch.linalg.qr(torch.randn(3, 8, 8, dtype=torch.float64))[0], torch.linalg.qr(torch.randn(3, 20, 8, dtype=torch.float64))[0]
-    sizes = torch.logspace(-2, 1, 8, dtype=torch.float64)  # the smallest is 0.0009 of the norm, the next 0.0024
+    sizes = torch.logspace(-2, 1, 8, dtype=torch.float64)  # the smallest is 0.0008 of the norm, the next 0.002
     found = left.mT @ alike(left @ torch.diag(sizes) @ right.mT) @ right
     kept = found.diagonal(dim1=1, dim2=2)
     assert torch.allclose(found, torch.diag_embed(kept), atol=1e-9)
-    assert kept[:, 2:].min() > 0.68
+    assert kept[:, 1:].min() > 0.68
     assert kept.max() < 1.21
-    assert (kept > 0.4).all()
-    assert ITERATIONS == 5
+    assert (kept[:, 0] < 0.6).all()
 
 
 def test_a_matrix_of_zeros_stays_one() -> None:
@@ -96,13 +97,11 @@ def test_everything_else_moves_as_by_adamw() -> None:
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has a Muon of its own from 2.9 on")
 def test_matrices_move_as_by_the_muon_of_torch() -> None:
-    """Which works in half precision, and takes its momentum twenty times as long, with 0.2 in place of our factor."""
+    """Which works in half precision."""
     one, other = layers(), layers()
     names = sorted(weight_matrices(one))
     mine = muon_over(one, decay=0.3)
-    theirs = torch.optim.Muon(
-        [other.get_parameter(name) for name in names], lr=0.02 * STEP / 0.2, weight_decay=0.3 * 0.2 / STEP, adjust_lr_fn="match_rms_adamw"
-    )
+    theirs = torch.optim.Muon([other.get_parameter(name) for name in names], lr=0.02, weight_decay=0.3, adjust_lr_fn="match_rms_adamw")
     begun = {name: one.get_parameter(name).detach().clone() for name in names}
     for step in range(6):
         loss_of(other, step).backward()
@@ -117,16 +116,49 @@ def test_matrices_move_as_by_the_muon_of_torch() -> None:
         assert (moved.norm() / hoped.norm()).item() == pytest.approx(1, abs=0.02), name
 
 
-def test_it_learns_in_fewer_steps_than_adamw() -> None:
-    """A product of six numbers is hard to learn in 300 steps."""
-    found = {}
-    for name in ("muon", "adamw"):
-        model = nn.Sequential(nn.Linear(6, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 1))
-        for p in model.parameters():
-            nn.init.normal_(p, std=0.2, generator=torch.Generator().manual_seed(p.numel()))
-        walk(model, muon_over(model, 0.01, 0.0) if name == "muon" else torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0), 300)
-        found[name] = sum(loss_of(model, step).item() for step in range(1000, 1050))
-    assert found["muon"] < found["adamw"]
+def test_half_precision_as_on_a_gpu_changes_little() -> None:
+    torch.manual_seed(0)
+    matrices = torch.randn(2, 24, 40)
+    exact, half = alike(matrices), alike(matrices.bfloat16()).float()
+    assert torch.nn.functional.cosine_similarity(exact.flatten(), half.flatten(), dim=0) > 0.999
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_directions_that_show_rarely_are_learned_as_fast_as_others(seed: int) -> None:
+    """A linear map of inputs of which some are a hundred times as large: 40 steps at the best rate of three."""
+    torch.manual_seed(seed)
+    wanted, sizes = torch.randn(6, 6) / 6**0.5, torch.logspace(-1, 1, 6)
+
+    def left(name: str, rate: float) -> float:
+        model = nn.Linear(6, 6, bias=False)
+        nn.init.zeros_(model.weight)
+        optimiser = muon_over(model, rate, 0.0) if name == "muon" else torch.optim.SGD(model.parameters(), rate)
+        for _ in range(40):
+            x = torch.randn(64, 6) * sizes
+            optimiser.zero_grad()
+            (model(x) - x @ wanted.T).square().mean().backward()
+            optimiser.step()
+        return (model.weight - wanted).square().mean().item() / wanted.square().mean().item()
+
+    assert min(left("muon", rate) for rate in (0.03, 0.1, 0.3)) < 0.1 < min(left("sgd", rate) for rate in (0.003, 0.01, 0.03))
+
+
+def test_a_state_can_be_copied_and_loaded() -> None:
+    one, other = layers(), layers()
+    mine = muon_over(one)
+    walk(one, mine, 3)
+    other.load_state_dict(one.state_dict())
+    theirs = muon_over(other)
+    theirs.load_state_dict(copy.deepcopy(mine).state_dict())
+    walk(one, mine, 2)
+    walk(other, theirs, 2)
+    for p, q in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(p, q)
+    fresh = layers()
+    walk(fresh, Muon(fresh.parameters(), lr=0.02, weight_decay=0.1), 1)  # no group has matrices: AdamW
+    plain = layers()
+    walk(plain, torch.optim.AdamW(plain.parameters(), lr=0.02, weight_decay=0.1), 1)
+    assert all(torch.equal(p, q) for p, q in zip(fresh.parameters(), plain.parameters(), strict=True))
 
 
 def test_a_closure_is_asked_before_anything_moves() -> None:
@@ -156,3 +188,31 @@ def test_a_player_of_muon_has_matrices_and_others_apart_at_every_rate(toy: Any) 
         (0.1, True, 1),
     ]
     assert all(group["matrices"] is False for group in make_optimiser(model, Player(model.loss, optimiser="adam"), on_gpu=False).param_groups)
+
+
+def test_a_run_that_resumes_keeps_the_momentum_of_matrices(toy: Any, toy_data: Dataset) -> None:
+    def made() -> tuple[Any, Stepper]:
+        model = toy()
+        model.net, model.unused = layers(), nn.Linear(3, 3)
+
+        def loss(batch: Batch, generator: torch.Generator | None = None) -> dict[str, Tensor]:
+            return {"loss": loss_of(model.net, int(batch["index"][0])) + model.second.square()}
+
+        player = Player(loss, optimiser="muon", learning_rate=0.02, own_rates=(("net.0", 0.01),), clip=0.5)
+        return model, Stepper(model, Phase("main", (player,), 3, 10, schedule="cosine"), toy_data.train, 10, cuda_graph=True, bf16=False)
+
+    (one, first), (other, second) = made(), made()
+    first.run_epoch(0, 3, seed=0)
+    kept = {name: tensor.clone() for name, tensor in first.state().items()}
+    assert sum(name.endswith("momentum") for name in kept) == 3  # not of what has no gradient
+    other.load_state_dict({name: tensor.clone() for name, tensor in one.state_dict().items()})
+    second.load_state(kept)
+    assert torch.equal(first.run_epoch(1, 3, seed=1), second.run_epoch(1, 3, seed=1))
+    assert all(torch.equal(p, q) for p, q in zip(one.parameters(), other.parameters(), strict=True))
+    third, without = made()
+    third.load_state_dict(one.state_dict())
+    forgotten = {name.removesuffix("momentum") for name in kept if name.endswith("momentum")}
+    without.load_state({name: tensor for name, tensor in first.state().items() if not name.startswith(tuple(forgotten))})
+    first.run_epoch(2, 3, seed=2)
+    without.run_epoch(2, 3, seed=2)
+    assert not torch.equal(one.net[2].weight, third.net[2].weight)

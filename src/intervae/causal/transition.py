@@ -42,7 +42,10 @@ class Draw(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """Log-odds and values of the edges and of the intervention mask: drawn, in {0, 1}, with the gradients of a relaxation, or their probabilities."""
+    """Log-odds and values of the edges and of the intervention mask: drawn, in {0, 1}, with the gradients of a relaxation, or their probabilities.
+
+    The log-odds of edges are those of the mask that was drawn; without a draw, those that they have with every mask, weighed by its probability.
+    """
 
     edge_logits: Tensor  # (B, G, n, n)
     edges: Tensor  # (B, G, n, n)
@@ -66,7 +69,7 @@ class Modes(NamedTuple):
     actions: Tensor  # (B, A) log-likelihood of the codes after under each action (Eq. 9 and 10)
     standard: Tensor  # (B,) log-likelihood that no action leaves the codes as they are (Eq. 6)
     identity_codes: Tensor  # (B,) Eq. 7
-    identity_graph: Tensor  # (B,) Eq. 8
+    identity_graph: Tensor  # (B,) Eq. 8: on how many edges the graph of no action and the identity differ, or are expected to
     kl: Tensor  # (B, 2) Eq. 11-13, of the graphs of no action and of the true one
     norm: Tensor  # (B, 2) Eq. 14
     dependency: Tensor  # (B, 2) Eq. 15
@@ -195,7 +198,7 @@ class CausalTransition(nn.Module):
             without, under = (self._edge_logits(nodes, networks) for networks in (torch.zeros_like(action[:1]), action + 1))
         if draw is None:
             mask = mask_logits.sigmoid()
-            edges = without.sigmoid() + mask[..., None] * (under.sigmoid() - without.sigmoid())
+            edges = torch.lerp(without.sigmoid(), under.sigmoid(), mask[..., None])
             return Graph(edges.logit(), edges, mask_logits, mask)
         mask = bernoulli(mask_logits, draw.mask[:, None], self.temperature)
         edge_logits = without + mask[..., None] * (under - without)
@@ -299,7 +302,9 @@ class CausalTransition(nn.Module):
         of = torch.stack([torch.zeros_like(action), action + 1], dim=1)[..., None].expand(-1, -1, self.places)
         edges_of = of[..., None].expand(-1, -1, -1, self.places)
         costs = self._costs(graph.edge_logits.gather(1, edges_of), graph.edges.gather(1, edges_of), graph.mask_logits.gather(1, of))
-        return found[:, 1:-1], found[:, 0], -found[:, -1], (graph.edges[:, 0] - one).square().sum((1, 2)), *costs
+        off = graph.edges[:, 0] - one
+        wrong = off.abs() if draw is None else off.square()  # the same of 0 and 1, and of probabilities what is to be expected of those
+        return found[:, 1:-1], found[:, 0], -found[:, -1], wrong.sum((1, 2)), *costs
 
 
 def joint_log_likelihood(logits: Tensor, codes: Tensor) -> Tensor:

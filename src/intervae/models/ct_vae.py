@@ -60,8 +60,8 @@ class CTVAESettings(MCQVAESettings):
     graph_samples: int = 0  # drawn graphs that an answer averages over; with 0 every edge is as open as it is probable
     transition_epochs: int = 40  # passes over the pairs of pictures
     transition_batch: int = 128  # pairs in a step
-    transition_optimiser: Optimiser = "adamw"  # of the transition layer; muon needs fewer steps where the layer is large
-    transition_rate: float = 5e-3  # its learning rate
+    transition_optimiser: Optimiser = "muon"  # of the transition layer; adamw wants half the rate, and about twice the steps
+    transition_rate: float = 0.012  # its learning rate
     weight_decay: float = 0.01  # of the transition layer
     exchange: float = 0.0  # share of the codes before that a training step takes from another picture, so that none is relied on alone
     mirror: tuple[str, ...] = ()  # factors whose steps a mirror exchanges; with any, pairs are seen in a mirror too

@@ -40,7 +40,7 @@ class Player:
     epsilon: float = 1e-8  # of the same
     weight_decay: float = 0.0
     own_rates: tuple[tuple[str, float], ...] = ()  # of parameters whose names begin so; their gradient is clipped by itself
-    clip: float | None = None  # largest norm of the gradient
+    clip: float | None = None  # largest norm of the gradient; with muon, of that of weight matrices and of that of all others
     steps: int = 1  # of this player per batch
 
 
