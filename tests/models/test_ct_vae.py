@@ -196,6 +196,14 @@ def test_the_last_phase_teaches_the_decoder_alone_to_paint_what_is_expected(few:
     assert terms["expected"].item() == pytest.approx(by_hand.item(), rel=1e-3)  # what act() paints is what was trained
 
 
+@pytest.mark.parametrize("optimiser", ["muon", "adamw"])
+def test_transitions_are_learned_by_the_optimiser_that_is_named(optimiser: Any, few: Dataset) -> None:
+    model = tiny(few, transition_optimiser=optimiser, transition_rate=0.25, weight_decay=0.5)
+    (player,) = next(phase for phase in model.phases() if phase.name == "transitions").players
+    assert (player.optimiser, player.learning_rate, player.weight_decay) == (optimiser, 0.25, 0.5)
+    assert all(other.optimiser == "adam" for phase in model.phases() if phase.name != "transitions" for other in phase.players)
+
+
 @pytest.mark.parametrize("number", [0, 1, 64])
 def test_the_last_phase_paints_as_many_drawn_graphs_as_answers_take(number: int, few: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the decoder would learn to paint other means than act() gives it."""

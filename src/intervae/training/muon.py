@@ -72,7 +72,7 @@ class Muon(torch.optim.AdamW):
     def _ahead(self, weight: Tensor) -> Tensor:
         """The momentum with this gradient in it, and what it would be with the same gradient once more."""
         state = self.state[weight]
-        if not state:
+        if "momentum" not in state:
             state["momentum"] = torch.zeros_like(weight)
             state["step"] = torch.zeros((), device=weight.device)  # which AdamW asks for when a state is copied or loaded
         assert weight.grad is not None
