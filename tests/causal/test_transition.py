@@ -203,6 +203,26 @@ def test_without_a_draw_edges_are_as_open_as_they_are_frequent() -> None:
     assert torch.allclose(chances.edge_logits.sigmoid(), chances.edges)
 
 
+def test_the_expected_graph_answers_as_many_drawn_ones_do() -> None:
+    """Every edge is probable to a fifth here, so that the most probable graph is empty, and answers otherwise."""
+    made, x, action = layer(), codes(), torch.tensor([0, 2, 1, 1])
+    made.edge_target.data.zero_()
+    made.edge_bias.data[:] = -1.4
+    nodes = made.nodes(x)
+
+    def chances(edges: Tensor) -> Tensor:
+        return made.logits(x, nodes, edges, action)[:, 0].softmax(2)
+
+    drawn = [made.draw(BATCH, generator(seed), x.device) for seed in range(400)]
+    many = torch.stack([chances(made.graph(nodes, action, draw).edges) for draw in drawn]).mean(0)
+    expected = made.graph(nodes, action).edges
+    assert torch.allclose(expected, torch.full_like(expected, 0.2), atol=0.01)
+    off, empty = ((many - chances(edges)).abs().mean() for edges in (expected, torch.zeros_like(expected)))
+    assert off < empty / 2  # there are six places only
+    found = torch.stack([made.modes(x, codes(1), action, draw).identity_graph for draw in drawn]).mean(0)
+    assert torch.allclose(made.modes(x, codes(1), action).identity_graph, found, rtol=0.05)
+
+
 # ---- likelihoods ----------------------------------------------------------------------------------------------------
 def test_the_likelihood_is_the_joint_one_of_all_codes() -> None:
     """Defect 7: a mean over the nodes made the probabilities of the actions nearly equal."""
@@ -429,23 +449,3 @@ def test_cpu_and_gpu_agree_and_a_step_can_be_captured(exact_gpu: None) -> None:
         captured.sum().backward()
     graph.replay()
     assert torch.allclose(captured.cpu(), expected, atol=1e-3)
-
-
-def test_the_expected_graph_answers_as_many_drawn_ones_do() -> None:
-    """Every edge is probable to a fifth here, so that the most probable graph is empty, and answers otherwise."""
-    made, x, action = layer(), codes(), torch.tensor([0, 2, 1, 1])
-    made.edge_target.data.zero_()
-    made.edge_bias.data[:] = -1.4
-    nodes = made.nodes(x)
-
-    def chances(edges: Tensor) -> Tensor:
-        return made.logits(x, nodes, edges, action)[:, 0].softmax(2)
-
-    drawn = [made.draw(BATCH, generator(seed), x.device) for seed in range(400)]
-    many = torch.stack([chances(made.graph(nodes, action, draw).edges) for draw in drawn]).mean(0)
-    expected = made.graph(nodes, action).edges
-    assert torch.allclose(expected, torch.full_like(expected, 0.2), atol=0.01)
-    off, empty = ((many - chances(edges)).abs().mean() for edges in (expected, torch.zeros_like(expected)))
-    assert off < empty / 2  # there are six places only
-    found = torch.stack([made.modes(x, codes(1), action, draw).identity_graph for draw in drawn]).mean(0)
-    assert torch.allclose(made.modes(x, codes(1), action).identity_graph, found, rtol=0.05)
