@@ -9,8 +9,9 @@ import torch
 
 from intervae.causal.transition import Graph
 from intervae.data import Neighbours, load_data
-from intervae.experiments.actions import TIMES, fit_predictor, others, repeated, selectivity
+from intervae.experiments.actions import TIMES, explained, fit_predictor, others, repeated, selectivity
 from intervae.experiments.ctvae import CTVAE_TABLE1, Actions, Codes
+from intervae.models.ct_vae import Explanations
 from intervae.models.views import AS_IT_IS, View
 
 SMALL = {"size": 16, "levels": [4, 3, 3, 2, 2, 3], "transitions": {"cyclic": ["floor_hue"], "draws": 1000}}
@@ -30,7 +31,7 @@ class Oracle:
         return [AS_IT_IS]
 
     def __init__(self, data, *, idle: bool = False, besides: int | None = None) -> None:
-        self.near, self.idle, self.besides = Neighbours(data), idle, besides
+        self.near, self.idle, self.besides, self.actions = Neighbours(data), idle, besides, len(data.actions)
         everything = self.near.images(torch.arange(sum(map(len, (data.train, data.validation, data.test)))))
         self.number = {picture.numpy().tobytes(): i for i, picture in enumerate(everything)}
         self.before_test = len(data.train) + len(data.validation)
@@ -55,6 +56,13 @@ class Oracle:
     def reconstruct(self, images: torch.Tensor) -> torch.Tensor:
         return images.float() / 255
 
+    def explain(self, before: torch.Tensor, after: torch.Tensor) -> Explanations:
+        """1 for what happened, 0 for all else; by chance 0.5. If idle, no action ever does anything."""
+        start, end = self.rows(before), torch.tensor([self.number.get(image.numpy().tobytes(), -1) for image in after])
+        steps = [self.near.after("train", start, action, 1)[:, 0] for action in range(self.actions)]
+        found = torch.stack([(step == end) & (end >= 0) & (not self.idle) for step in steps], dim=1).double()
+        return Explanations(found, (start == end).double(), torch.full((len(start),), 0.5))
+
 
 def test_true_actions_reach_the_highest_psnr_and_doing_nothing_that_of_the_unchanged_picture(rooms):
     true, idle = repeated(Oracle(rooms), rooms, 0), repeated(Oracle(rooms, idle=True), rooms, 0)
@@ -63,6 +71,13 @@ def test_true_actions_reach_the_highest_psnr_and_doing_nothing_that_of_the_uncha
     assert idle["action_psnr"] == pytest.approx(idle["unchanged_psnr"], abs=1e-6)
     assert idle["unchanged_psnr"] < 40
     assert idle["action_psnr|4 times"] == pytest.approx(100.0)  # four floor hues: once round, and no other factor has five values
+
+
+def test_what_explains_pictures_is_counted(rooms):
+    true, idle = explained(Oracle(rooms), rooms, 0), explained(Oracle(rooms, idle=True), rooms, 0)
+    assert true["explained_pairs"] == true["explained_equal"] == true["explained_noise"] == 1
+    assert true["explained_unrelated"] > 0.9  # a few may be a step apart
+    assert idle == {"explained_pairs": 0, "explained_equal": 1, "explained_unrelated": 1, "explained_noise": 1}
 
 
 def test_a_predictor_finds_an_action_that_changes_more_or_nothing(rooms, monkeypatch):
@@ -74,6 +89,10 @@ def test_a_predictor_finds_an_action_that_changes_more_or_nothing(rooms, monkeyp
     monkeypatch.setattr("intervae.experiments.actions._predictor", lambda *_: predict)
     true, idle, more = (others(Oracle(rooms, **how), rooms, 0, 250, (16, 32, 32)) for how in ({}, {"idle": True}, {"besides": 0}))
     assert true["others_worse"] == pytest.approx(0.0, abs=2.0)
+    assert true["action_psnr_pairs"] == pytest.approx(100.0)
+    assert idle["action_psnr_pairs"] < 40
+    assert more["others_worse_by|floor_hue after shape"] > 50  # of the factor that moves beside the other one, and of no other
+    assert more["others_worse_by|wall_hue after shape"] < 5
     pairs = rooms.transitions.test
     fewer = replace(rooms, transitions=replace(rooms.transitions, test=pairs[pairs.action != 0]))  # an action without a test pair
     assert others(Oracle(rooms), fewer, 0, 250, (16, 32, 32))["others_worse"] == pytest.approx(0.0, abs=2.0)
@@ -149,16 +168,8 @@ def test_a_small_job_gives_every_number_of_the_table(tmp_path):
     settings = {"codes": 16, "features": 16, "patch": 4, "filters": 8, "epochs": 1, "width": 16, "edge_width": 8, "transition_epochs": 1}
     job = Actions("shapes3d-like", "ct-vae", SMALL, settings, predictor_steps=5, predictor_channels=(8, 8))
     numbers = job.run(0, "cpu", tmp_path / "run")
-    assert set(CTVAE_TABLE1.shown) <= {
-        *numbers,
-        "others_worse_views",
-        "others_worse_alone",
-        "codes_psnr",
-        "codes_ssim",
-        "code_usage",
-        "code_perplexity",
-    }
-    assert set(CTVAE_TABLE1.columns) <= {*numbers, "codes_psnr"}  # of codebooks alone
+    elsewhere = {"others_worse_views", "others_worse_alone", "codes_psnr", "codes_ssim", "code_usage", "code_perplexity"}
+    assert {*CTVAE_TABLE1.shown, *CTVAE_TABLE1.columns} - set(numbers) == elsewhere  # with mirrors, and of codebooks alone
     assert 0 <= numbers["action_accuracy"] <= numbers["factor_accuracy"] <= 1
     assert "others_worse_views" not in numbers
     views = replace(job, settings={**settings, "mirror": ("orientation",), "shift": 1}).run(0, "cpu", tmp_path / "views")

@@ -52,6 +52,15 @@ def test_parts_are_told_from_variants_that_begin_alike(tmp_path: Path) -> None:
     assert found == {(m, v, p) for m, v in (("method", ""), ("other", ""), ("method", "A"), ("method", "A long")) for p in ("", "left")}
 
 
+def test_the_page_tells_the_meaning_of_what_it_shows_and_of_nothing_else(tmp_path: Path) -> None:
+    words = {"score": "how good", "seconds": "not shown", "two": "the second data set", "A long": "a variant", "left": "a part", "nine": "not there"}
+    page = markdown(experiment(meanings=words), document(tmp_path))
+    told = re.findall(r"^\| `([^`]+)` \| ([^|]+) \|$", page, re.MULTILINE)
+    assert told == [(word, words[word]) for word in ("score", "two", "A long")]
+    assert page.index("## What the words mean") < page.index("## Every number")
+    assert "## " not in markdown(experiment(), document(tmp_path / "none"))
+
+
 def test_seeds_are_counted_where_jobs_differ_in_them(tmp_path: Path) -> None:
     made = document(tmp_path, columns=("score",))
     assert "seeds" not in summary(experiment(columns=("score",)), made)[0]

@@ -67,9 +67,11 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[i
     `others_error_after_action`: the factors that the action leaves alone, after act(); `others_error_reconstructed`: the same of the
     picture before, reconstructed; `others_worse` is the difference, in points. `acted_error_after_action` and `acted_error_reconstructed`: the
     factor that changes, after act() and in the reconstructed true picture. `others_worse|car` is of that factor where others are acted on,
-    `others_worse|after car` of the others where it is acted on. `predictor_error` is of all factors, on the real pictures before: where the
-    predictor sees little, it sees no difference either. Where act() is the mean of a picture and its mirror image, `others_worse_views` is the
-    difference from the picture before, reconstructed as such a mean too, and `others_worse_alone` is of act() on the picture alone.
+    `others_worse|after car` of the others where it is acted on; `others_worse_by|azimuth after car` is of one where another is acted on.
+    `action_psnr_pairs` is of act() on the picture before, against that after, both of the test split. `predictor_error` is of all factors, on the
+    real pictures before: where the predictor sees little, it sees no difference either. Where act() is the mean of a picture and its mirror image,
+    `others_worse_views` is the difference from the picture before, reconstructed as such a mean too, and `others_worse_alone` is of act() on the
+    picture alone.
     Nothing of it where no two factors are there.
     """
     assert data.transitions is not None
@@ -85,6 +87,7 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[i
     if len(views) > 1:
         sides |= {"views": 0, "alone": 1}
     read = {name: torch.zeros_like(truth[0]) for name in sides}  # (P, F) what it sees
+    quality = []
     for action in range(len(data.actions)):
         rows = (pairs.action == action).nonzero()[:, 0]
         for part in rows.split(AT_ONCE) if len(rows) else ():  # an action may have no test pair
@@ -93,6 +96,7 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[i
             if len(views) > 1:
                 pictures["views"] = mean_over(views, before, lambda _, seen: model.reconstruct(seen))
                 pictures["alone"] = model.act(before, action, alone=True)
+            quality.append(psnr(pictures["acted"].cpu().clamp(0, 1), after.cpu()))
             for name, shown in pictures.items():
                 read[name][part] = predict(shown)
     wrong = {name: (read[name] != truth[side]).double() for name, side in sides.items()}
@@ -106,6 +110,7 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[i
         "acted_error_after_action": 100 * float(wrong["acted"][changed].mean()),
         "acted_error_reconstructed": 100 * float(wrong["target"][changed].mean()),
         "predictor_error": 100 * float(wrong["real"].mean()),
+        "action_psnr_pairs": float(np.concatenate(quality).mean()),
     }
     if len(views) > 1:
         for name, one, other in (("views", "acted", "views"), ("alone", "alone", "plain")):
@@ -113,7 +118,36 @@ def others(model: CTVAE, data: Dataset, seed: int, steps: int, channels: tuple[i
     for i, name in enumerate(near.names):
         left_alone, acted_on = ~changed[:, i], changed[:, i]
         numbers |= {f"others_worse|{name}": 100 * float(worse[left_alone, i].mean())} if bool(left_alone.any()) else {}
-        numbers |= {f"others_worse|after {name}": 100 * float(worse[acted_on][~changed[acted_on]].mean())} if bool(acted_on.any()) else {}
+        if bool(acted_on.any()):
+            numbers[f"others_worse|after {name}"] = 100 * float(worse[acted_on][~changed[acted_on]].mean())
+            each = zip(near.names, worse[acted_on].mean(0).tolist(), strict=True)
+            numbers |= {f"others_worse_by|{other} after {name}": 100 * value for other, value in each if other != name}
+    return numbers
+
+
+@torch.no_grad()
+def explained(model: CTVAE, data: Dataset, seed: int) -> Numbers:
+    """Of pictures of the test split, how often explain() names what happened.
+
+    `explained_pairs`: an action, of test pairs; `explained_equal`: no action, of a picture and itself; `explained_unrelated`: neither, of two
+    pictures drawn at random (of which a few may be a step apart); `explained_noise`: neither, of a picture and noise.
+    """
+    assert data.transitions is not None
+    rng = torch.Generator().manual_seed(seed)
+    pairs = data.transitions.test
+    pairs = pairs[torch.randperm(len(pairs), generator=rng)[:ASKED_PICTURES]]
+    images = data.test[torch.randperm(len(data.test), generator=rng)[:ASKED_PICTURES]].images.cpu()
+    asked = {
+        "pairs": (data.test[pairs.before].images, data.test[pairs.after].images, 0),
+        "equal": (images, images, 1),
+        "unrelated": (images, images.roll(1, 0), 2),
+        "noise": (images, torch.randint(256, images.shape, generator=rng, dtype=torch.uint8), 2),
+    }
+    numbers: Numbers = {}
+    for name, (before, after, right) in asked.items():
+        actions, none, unrelated = model.explain(before, after)
+        best = torch.stack([actions.amax(1), none, unrelated], dim=1).argmax(1)
+        numbers[f"explained_{name}"] = float((best == right).double().mean())
     return numbers
 
 

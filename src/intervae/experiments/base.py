@@ -125,6 +125,7 @@ class Experiment:
     Arguments:
         shown: metrics of the page, a line for each job and part.
         columns: metrics of a first table that has one line for each job; without any, there is no such table.
+        meanings: of metrics, data sets, models and variants; the page tells those that it shows.
         figure: draws NAME.png from a path and the rows, of which each has the job's `variant` and the `part` that it is about.
         pictures: names of figures/*.png in the run of the first job and seed that are copied to NAME-*.png and shown on the page.
         gather: draws such pictures from the runs of the first seed instead, from variant -> run folder (job's key where
@@ -140,6 +141,7 @@ class Experiment:
     shown: tuple[str, ...]
     notes: str = ""
     columns: tuple[str, ...] = ()
+    meanings: Mapping[str, str] = field(default_factory=dict)
     figure: Callable[[Path, Sequence[Mapping[str, Any]]], None] | None = None
     pictures: tuple[str, ...] = ()
     gather: Callable[[Mapping[str, Path], Path], None] | None = None

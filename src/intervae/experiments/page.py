@@ -27,7 +27,7 @@ def _starts(words: str, variant: str) -> bool:
 
 def markdown(experiment: Experiment, document: Mapping[str, Any], pictures: Sequence[str] = ()) -> str:
     """The page: where the experiment has `columns`, one line for each job; where it has a figure, that, and the `pictures` of its first run that
-    are there; then every number that is shown."""
+    are there; what the words mean; then every number that is shown."""
     lines = [f"# {experiment.title}", "", experiment.notes, ""] if experiment.notes else [f"# {experiment.title}", ""]
     if experiment.columns:
         lines += ["Mean ± standard deviation over seeds; the paper's number in brackets.", "", *summary(experiment, document), ""]
@@ -37,7 +37,8 @@ def markdown(experiment: Experiment, document: Mapping[str, Any], pictures: Sequ
         lines += [f"![{experiment.title}]({experiment.name}.png)", ""]
     for name in pictures:
         lines += [f"![{name}]({experiment.name}-{name}.png)", ""]
-    lines += ["## Every number", ""] if experiment.columns else []
+    lines += meanings(experiment, document)
+    lines += ["## Every number", ""] if experiment.columns or experiment.meanings else []
     lines += ["| data | model | what | metric | ours (mean ± std over seeds) | lowest seed to highest | paper |", "|---|---|---|---|---|---|---|"]
     for row in document["rows"]:
         if row["metric"] in experiment.shown:
@@ -63,6 +64,14 @@ def summary(experiment: Experiment, document: Mapping[str, Any]) -> list[str]:
     counted = len(set(seeds.values())) > 1
     heads = ("data", "model", "what", *metrics, *(["seeds"] if counted else []))
     return _table(heads, [(*job, *(cells.get((*job, metric), "") for metric in metrics), *([seeds[job]] if counted else [])) for job in seeds])
+
+
+def meanings(experiment: Experiment, document: Mapping[str, Any]) -> list[str]:
+    """The lines of a table of the experiment's `meanings` of whatever is on the page; none where it has none."""
+    whole = split_parts(experiment, [row for row in document["rows"] if row["metric"] in experiment.shown])
+    there = {row[kind] for row in whole for kind in ("metric", "data", "model", "variant")}
+    told = [(f"`{word}`", meaning) for word, meaning in experiment.meanings.items() if word in there]
+    return ["## What the words mean", "", *_table(("", ""), told), ""] if told else []
 
 
 def across(experiment: Experiment, document: Mapping[str, Any], metric: str) -> list[str]:
