@@ -86,6 +86,18 @@ def test_pictures_that_no_action_explains_are_noted(
     assert [line.split()[0] for line in shown[1:]] == [row["action"] for row in json.loads(output.out)]
 
 
+def test_pictures_that_the_best_action_explains_badly_are_noted(data: Dataset, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(model, CTVAE)
+    explained(monkeypatch, -0.5, -2.0, -1.0)  # best by the second action
+    for usual, noted in ((-0.4, True), (-0.6, False)):
+        model.usual.copy_(torch.tensor([0.0, usual, 0.0, 0.0]))
+        model.save(tmp_path / "run")
+        output = intervae("attribute", tmp_path / "run", *write_pictures(data, tmp_path), "--device", "cpu", "--json")
+        assert output.code == 0
+        assert output.err.startswith("note: the best action explains these pictures less well than nearly all pairs of its own") == noted
+        assert {(row["explained_best_by"], row["unusual"]) for row in json.loads(output.out)} == {("action", noted)}
+
+
 def test_a_picture_and_itself_are_noted(data: Dataset, model: Model, tmp_path: Path) -> None:
     model.save(tmp_path / "run")
     before, _ = write_pictures(data, tmp_path)

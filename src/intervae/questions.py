@@ -165,19 +165,26 @@ def attribute(
     assert isinstance(model, CTVAE)  # the only one that answers attribute()
     found = model.explain(pictures[:1], pictures[1:])
     same = bool((model.codes(pictures[:1]) == model.codes(pictures[1:])).all())
-    best = _explained_best_by(same, found.actions.max().item(), found.none.item(), found.unrelated.item())
-    _note([DOUBTS[best]] if best in DOUBTS else [])
+    top, winner = (one.item() for one in found.actions[0].max(0))
+    best = _explained_best_by(same, top, found.none.item(), found.unrelated.item())
+    unusual = best == "action" and top < model.usual[int(winner)].item()
+    _note([DOUBTS[best]] if best in DOUBTS else [UNUSUAL] if unusual else [])
     alone = {"log_likelihood_of_no_action": found.none.item(), "log_likelihood_unrelated": found.unrelated.item(), "explained_best_by": best}
-    ranked = sorted(zip(chances, model.spec.actions, found.actions[0].tolist(), strict=True), reverse=True)
+    alone |= {"unusual": unusual}
+    ranked = sorted(zip(chances, found.actions[0].tolist(), model.spec.actions, strict=True), reverse=True)
     rows = [
         {"action": name, "probability": chance if as_json else f"{chance:.3f}", "log_likelihood": fit, **alone}  # for each code place
-        for chance, name, fit in ranked
+        for chance, fit, name in ranked
     ]
     if best in DOUBTS and not as_json:  # beside the note, which may not be seen
         say(f"explained best by: {best}; had it been one of the actions:")
     print_rows(rows, ("action", "probability"), as_json)
 
 
+UNUSUAL = (
+    "the best action explains these pictures less well than nearly all pairs of its own; more than one step may lie between them, or a file was made "
+    "in another way than the training pictures."
+)
 DOUBTS = {  # where an action is told that may not have been, by what explains the pair best
     "same codes": "the run sees no difference between the two pictures (they have the same codes), so the probabilities say nothing.",
     "no action": "that nothing was done explains the two pictures better than any action does; trust the probabilities little.",

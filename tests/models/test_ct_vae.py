@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 
 from intervae.causal.transition import NONE
 from intervae.data.base import Batch, Dataset, Split
+from intervae.data.neighbours import Neighbours
 from intervae.data.transitions import with_transitions
 from intervae.errors import DataError, QueryError, UsageError
 from intervae.evaluation import evaluate
-from intervae.models import create
+from intervae.models import create, load
 from intervae.models.ct_vae import CTVAE
 from pairs import random_pairs
 from squares import squares, tiny
@@ -178,7 +180,7 @@ def test_the_codebooks_stay_as_they_are_while_transitions_are_learned(few: Datas
     alone = tiny(few, transition_epochs=0, picture_epochs=0)
     alone.fit(few, seed=0)
     for name, value in model.state_dict().items():
-        assert name.startswith("transition.") != torch.equal(value, alone.state_dict()[name]), name
+        assert name.startswith(("transition.", "usual")) != torch.equal(value, alone.state_dict()[name]), name
 
 
 def test_the_last_phase_teaches_the_decoder_alone_to_paint_what_is_expected(few: Dataset) -> None:
@@ -231,7 +233,8 @@ def test_pictures_are_encoded_once(few: Dataset, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(CTVAE, "split_codes", lambda self, split, *view: seen.append(len(split)) or encode(self, split, *view))
     model = tiny(few, transition_epochs=3)
     model.fit(few, seed=0)
-    assert seen == [len(few.train), *[len(few.train), len(few.validation)] * 2]  # the marginals, then the pairs, and once more beside the pictures
+    assert seen[:5] == [len(few.train), *[len(few.train), len(few.validation)] * 2]  # the marginals, then the pairs, once more beside the pictures
+    assert seen[5:] == [len(few.validation)]  # how well actions explain pairs
 
 
 # ---- defects of the authors' code that concern the whole model -----------------------------------------------------
@@ -342,6 +345,35 @@ def test_what_explains_a_pair_best_is_what_happened(trained: CTVAE, data: Datase
         assert (best == kind).float().mean() > 0.95
     mixed = trained.explain(images, images.roll(7, 0))
     assert (mixed.unrelated > mixed.actions.max(1).values).float().mean() > 0.6  # some of these are one step apart
+
+
+def test_how_well_an_action_usually_explains_its_own_pairs(trained: CTVAE, data: Dataset) -> None:
+    """The lowest hundredth of its validation pairs; pairs two steps apart are below it more often than those of one."""
+    assert data.transitions is not None
+    pairs, images = data.transitions.validation, data.validation.images
+    own = trained.explain(images[pairs.before], images[pairs.after]).actions.gather(1, pairs.action[:, None])[:, 0]
+    for action in range(len(data.actions)):
+        some = own[pairs.action == action]
+        assert trained.usual[action].item() == pytest.approx((some if len(some) else own).quantile(0.01).item(), abs=1e-4)
+
+    def unusual(before: Tensor, after: Tensor) -> float:
+        best, action = trained.explain(before, after).actions.max(1)
+        return (best < trained.usual[action]).double().mean().item()
+
+    images, pairs, near = data.test.images, data.transitions.test, Neighbours(data)
+    twice = near.after("test", torch.arange(len(images)), data.actions.index("x+1"), 2)[:, 1]
+    before, after = images[twice >= 0], near.images(twice[twice >= 0])
+    assert unusual(images[pairs.before], images[pairs.after]) < 0.3 < 0.8 < unusual(before, after)
+
+
+def test_a_run_of_an_earlier_version_can_be_loaded(trained: CTVAE, data: Dataset, tmp_path: Path) -> None:
+    trained.save(tmp_path / "run")
+    path = tmp_path / "run" / "model.safetensors"
+    save_file({name: tensor for name, tensor in load_file(path).items() if name != "usual"}, path)
+    kept = load(tmp_path / "run")
+    assert isinstance(kept, CTVAE)
+    assert torch.equal(kept.usual, torch.full((len(data.actions),), -math.inf))  # nothing is called unusual
+    assert torch.equal(kept.act(data.test.images[:2], 0), trained.act(data.test.images[:2], 0))
 
 
 def test_explanations_are_likelihoods_for_each_place(trained: CTVAE, data: Dataset) -> None:

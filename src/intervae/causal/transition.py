@@ -2,8 +2,8 @@
 code places that is drawn for every picture and action.
 
 Every edge starts at a variable L_x before and ends at a variable L_y after, so the graph has no circles by construction. What y_i is depends on its
-parents alone: the x_j with an edge, y_i's own place, the action (which reaches every node) and, where asked for, noise. Without a draw every edge is as
-open as it is probable, and then every x_j is a parent to some degree.
+parents alone: the x_j with an edge, y_i's own place, the action (which reaches every node) and, where asked for, noise. Without a draw every edge is
+as open as it is probable, and every x_j is a parent to some degree.
 
 Shapes: B pictures, n places of K codebooks with S codes, A actions, G of them asked about (1, or all A), w features. `edges[b, g, i, j]` is the edge
 i <- j: row i holds the parents of y_i. Actions count from 0; NONE is no action.

@@ -41,6 +41,7 @@ class Model(nn.Module, ABC):
     Settings: ClassVar[type]
     takes_clips: ClassVar[bool] = False  # whether a sample may be several frames
     latents_are_variables: ClassVar[bool] = True  # False for codes at places, of which metrics of single variables say nothing
+    newer: ClassVar[frozenset[str]] = frozenset()  # tensors that runs of earlier versions lack, which then keep the values they are built with
     learns: ClassVar[bool] = True  # False where no weight is found by gradient steps: fitted in closed form, or not at all
     given_graph: CausalGraph | None = None  # one that the person knows and the model takes as it is
 

@@ -23,6 +23,7 @@ from intervae.data.base import Batch, Dataset, Split
 from intervae.data.transitions import TransitionSplit, action_factors
 from intervae.errors import DataError, QueryError, UsageError, unknown
 from intervae.models.base import QUERY_BATCH, in_batches
+from intervae.models.graph_draws import Draws, rows_of
 from intervae.models.mcq_vae import MCQVAE, MCQVAESettings
 from intervae.models.phases import Optimiser, Phase, Player, Terms
 from intervae.models.views import View, all_views, mean_over
@@ -30,7 +31,8 @@ from intervae.nets.likelihood import negative_log_likelihood
 from intervae.settings import at_least, check_whole
 
 RARE = 0.01  # share of any picture's codes that may be any code, where training pictures never had it there
-COARSE = 3  # rows or columns of places
+COARSE = 4  # rows or columns of places, fewer than which show little
+USUAL = 0.01  # share of an action's own pairs that it explains less well than usual
 FEW_STEPS, ENOUGH_STEPS = 200, 500  # of the codebooks, and of the transitions
 HELP = "load it with transitions=True (--data-option transitions=true), or pass it through with_transitions()"
 
@@ -99,7 +101,8 @@ class Explanations(NamedTuple):
     """How well the codes after are explained, as the mean over the code places of their log-likelihood.
 
     actions: (B, A) what each of `spec.actions` makes of the picture before; none: (B,) the picture before, to which nothing was done;
-    unrelated: (B,) any picture at all, each place having its codes as often as in training.
+    unrelated: (B,) any picture at all, each place having its codes as often as in training. The best of these three need not be what happened:
+    `CTVAE.usual` says how well an action explains pairs of its own.
     """
 
     actions: Tensor
@@ -118,7 +121,9 @@ class CTVAE(MCQVAE):
     name = "ct-vae"
     title = "CT-VAE (Gendron et al. 2023): causal transitions between the codes of pictures, by action"
     Settings: ClassVar[type] = CTVAESettings
+    newer: ClassVar[frozenset[str]] = frozenset({"usual"})
     settings: CTVAESettings
+    usual: Tensor
 
     def build(self) -> None:
         if not self.spec.actions:
@@ -145,6 +150,8 @@ class CTVAE(MCQVAE):
         self.in_mirror: Tensor  # (V,) whether a training view is one in a mirror
         self.register_buffer("mirror_action", torch.tensor([names.index(name) for name in seen]), persistent=False)
         self.register_buffer("in_mirror", torch.tensor([view.mirrored for view in self.training_views()]), persistent=False)
+
+        self.register_buffer("usual", torch.full((len(names),), -math.inf))  # (A,) see measure_usual
 
     def check(self, data: Dataset) -> None:
         if data.transitions is None:
@@ -181,7 +188,8 @@ class CTVAE(MCQVAE):
 
     # ---- training ---------------------------------------------------------------------------------------------------
     def phases(self) -> list[Phase]:
-        """Codebooks; how often each place has which code; the transitions, on codes that are found once; pictures of what they expect."""
+        """Codebooks; how often each place has which code; the transitions, on codes that are found once; pictures of what they expect; how well
+        actions explain pairs."""
         settings = self.settings
         player = Player(
             self.transition_loss,
@@ -209,7 +217,7 @@ class CTVAE(MCQVAE):
             prepare=self.encode_beside,
             keep_best=True,
         )
-        return [*super().phases(), transitions, *([pictures] if settings.picture_epochs else [])]
+        return [*super().phases(), transitions, *([pictures] if settings.picture_epochs else []), Phase("usual", prepare=self.measure_usual)]
 
     def encode_once(self, data: Dataset, seed: int) -> Dataset:
         """The data of the transition phase: pairs of rows, over the codes (N, n) of every picture; of training pictures (N, V, n), seen in V ways."""
@@ -247,6 +255,23 @@ class CTVAE(MCQVAE):
         train = TransitionSplit(pool(data.train), data.transitions.train)
         return replace(data, train=train, validation=TransitionSplit(pool(data.validation), data.transitions.validation))
 
+    @torch.no_grad()
+    def measure_usual(self, data: Dataset, seed: int) -> None:
+        """The log-likelihood of the codes after, mean over the code places, that 99 of 100 validation pairs of each action exceed; an action without
+        pairs has that of all of them."""
+        assert data.transitions is not None
+        pairs, codes, draws = data.transitions.validation, self.split_codes(data.validation).long(), self._draws(None, 0)
+        if not len(pairs):
+            return
+        rows = (codes[pairs.before.to(codes.device)], codes[pairs.after.to(codes.device)], pairs.action.to(codes.device))
+        found = in_batches(lambda x, y, action: self._joint(x, y, action, draws)[:, 0], *rows).cpu() / self.places
+        each = [some if len(some := found[pairs.action.cpu() == action]) else found for action in range(len(self.usual))]
+        self.usual.copy_(torch.stack([some.quantile(USUAL) for some in each]))
+
+    def states_prepared(self) -> list[dict[str, Any]]:
+        measured = bool(self.usual.isfinite().all())
+        return [{"usual": dict(zip(self.spec.actions, self.usual.tolist(), strict=True))}] if measured else super().states_prepared()
+
     def transition_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """The standard and the causal mode on the first rows, by `causal_share`, and the action mode on all; outside of training all modes on all.
 
@@ -258,12 +283,12 @@ class CTVAE(MCQVAE):
         if self.training and settings.exchange:  # the row before is any other pair, as batches are shuffled
             x = torch.where(torch.rand(x.shape, generator=generator, device=x.device) < settings.exchange, x.roll(1, 0), x)
         first = max(1, round(settings.causal_share * len(x))) if self.training else len(x)
-        found = layer.modes(x[:first], y[:first], action[:first], _rows(draw, slice(0, first)))
+        found = layer.modes(x[:first], y[:first], action[:first], rows_of(draw, slice(0, first)))
         acted = [found.actions.gather(1, action[:first, None])[:, 0]]
         costs = [found.kl, found.norm, found.dependency, found.masked]
         alone, under = [part[:, 0] for part in costs], [part[:, 1] for part in costs]  # of no action, and of the true one
         if first < len(x):
-            rest = layer.score(x[first:], y[first:], action[first:], _rows(draw, slice(first, None)))
+            rest = layer.score(x[first:], y[first:], action[first:], rows_of(draw, slice(first, None)))
             acted.append(rest.log_likelihood[:, 0])
             under = [torch.cat([part, more[:, 0]]) for part, more in zip(under, rest[1:], strict=True)]
         kl, norm, dependency = ((one.mean() + other.mean()) / 2 for one, other in zip(alone[:3], under[:3], strict=True))
@@ -320,11 +345,11 @@ class CTVAE(MCQVAE):
         """The pictures after the action was done 1, 2, ..., `times` times, (B, times, C, H, W) (Fig. 5)."""
         check_whole(1, QueryError, times=times)
         pictures, number = self.as_images(images), self.action_number(action)
-        draws, views = _Draws(self, samples, seed), self.views()[: 1 if alone else None]
+        draws, views = self._draws(samples, seed), self.views()[: 1 if alone else None]
         numbers = {False: number, True: int(self.mirror_action[number])}
         return mean_over(views, pictures, lambda view, seen: self._acted(seen, numbers[view.mirrored], times, draws))
 
-    def _acted(self, pictures: Tensor, number: int, times: int, draws: _Draws) -> Tensor:
+    def _acted(self, pictures: Tensor, number: int, times: int, draws: Draws) -> Tensor:
         """Pictures (B, C, H, W) after the action of this number was done 1, 2, ..., `times` times, (B, times, C, H, W), as they are seen."""
         codes, after = self.codes(pictures), []
         for _ in range(times):
@@ -351,14 +376,14 @@ class CTVAE(MCQVAE):
 
         One of the actions it must be: whether any of them explains the pair, `explain` tells.
         """
-        draws = _Draws(self, samples, seed)
+        draws = self._draws(samples, seed)
         return in_batches(lambda x, y: self._joint(x, y, None, draws).softmax(1), *self._both(before, after))
 
     @torch.no_grad()
     def explain(self, before: Any, after: Any, *, samples: int | None = None, seed: int = 0) -> Explanations:
         """How well each action, no action and chance explain the pictures after, each (B, C, H, W); `samples` and `seed` as in `attribute`."""
         first, second = self._both(before, after)
-        draws, often = _Draws(self, samples, seed), ((1 - RARE) * self.marginals + RARE / self.settings.codes).log()
+        draws, often = self._draws(samples, seed), ((1 - RARE) * self.marginals + RARE / self.settings.codes).log()
 
         def found(x: Tensor, y: Tensor) -> Tensor:  # (b, A + 2)
             by_chance = often.expand(len(y), -1, -1).gather(2, y[..., None])[..., 0].sum(1, keepdim=True)
@@ -368,10 +393,15 @@ class CTVAE(MCQVAE):
         scores = in_batches(found, first, second)
         return Explanations(scores[:, :-2], scores[:, -2], scores[:, -1])
 
-    def _joint(self, before: Tensor, after: Tensor, action: Tensor | None, draws: _Draws) -> Tensor:
+    def _joint(self, before: Tensor, after: Tensor, action: Tensor | None, draws: Draws) -> Tensor:
         """log p(codes after | codes before, a) under each action asked about, (B, G), the mean of p over the graphs."""
         found = [self.transition.score(before, after, action, draw).log_likelihood for draw in draws(len(before)) or (None,)]
         return torch.stack(found).logsumexp(0) - math.log(len(found))
+
+    def _draws(self, samples: int | None, seed: int) -> Draws:
+        number = self.settings.graph_samples if samples is None else samples
+        check_whole(0, QueryError, samples=number, seed=seed)
+        return Draws(self.transition, number, seed, self.device)
 
     def _both(self, before: Any, after: Any) -> tuple[Tensor, Tensor]:
         """The codes of pictures before and after, (B, n) each."""
@@ -397,7 +427,7 @@ class CTVAE(MCQVAE):
     @torch.no_grad()
     def changes(self, codes: Tensor, action: Tensor, *, samples: int | None = None, seed: int = 0) -> Tensor:
         """The probability (B, n) that each of the codes (B, n) is another one after actions (B,), numbers; `samples` and `seed` as in `attribute`."""
-        return 1 - self._after(codes, action, _Draws(self, samples, seed)(len(codes))).gather(2, codes[..., None])[..., 0]
+        return 1 - self._after(codes, action, self._draws(samples, seed)(len(codes))).gather(2, codes[..., None])[..., 0]
 
     def action_number(self, action: Any) -> int:
         """The number of an action given by name or number."""
@@ -407,23 +437,3 @@ class CTVAE(MCQVAE):
         if isinstance(action, int | np.integer) and not isinstance(action, bool) and 0 <= action < len(names):
             return int(action)
         raise unknown("action", action, names, QueryError)
-
-
-class _Draws:
-    """The `samples` draws that an answer averages over, none for the expected graph. They are the same for the same seed and for every picture,
-    so that what is said of one does not depend on those beside it.
-    """
-
-    def __init__(self, model: CTVAE, samples: int | None, seed: int) -> None:
-        number = model.settings.graph_samples if samples is None else samples
-        check_whole(0, QueryError, samples=number, seed=seed)
-        generator = torch.Generator().manual_seed(seed)
-        drawn = [model.transition.draw(1, generator, torch.device("cpu")) for _ in range(number)]
-        self.drawn = [Draw(*(part.to(model.device) for part in draw)) for draw in drawn]
-
-    def __call__(self, batch: int) -> list[Draw]:
-        return [Draw(*(part.expand(batch, *part.shape[1:]) for part in draw)) for draw in self.drawn]
-
-
-def _rows(draw: Draw | None, rows: slice) -> Draw | None:
-    return None if draw is None else Draw(*(part[rows] for part in draw))

@@ -119,6 +119,7 @@ def load_tensors(model: Model, tensors: dict[str, torch.Tensor], path: Path) -> 
             if len(stored) == 1 and min(stored) < len(module):
                 module.keep(range(min(stored)))
     expected = model.state_dict()
+    tensors = {name: expected[name] for name in model.newer} | tensors
     for name, tensor in expected.items():
         if name not in tensors:
             raise RunError(f"{path} lacks the tensor {name!r}; it belongs to another model or is damaged.")
