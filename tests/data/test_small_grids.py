@@ -23,7 +23,9 @@ def test_actions_without_a_test_pair_are_noted_and_a_larger_test_split_has_some(
     assert small.notes == ("column 'x': numbers", "column 'y': numbers", note)
     larger = load_data(tmp_path / "grid.npz", transitions=True, test=0.4)
     assert larger.transitions.test.counts.min() > 0
-    assert larger.notes == small.notes[:2]
+    missing = "transitions: the validation split has no pair for y+1, y-1, so training cannot tell how well it learns these; give a larger "
+    assert larger.notes == (*small.notes[:2], missing + "validation= (--data-option validation=) or more pictures")
+    assert load_data(tmp_path / "grid.npz", transitions=True, test=0.4, validation=0.4).notes == small.notes[:2]
     assert with_transitions(small, factors="y").notes == small.notes[:2]  # what was said of other pairs is gone
     assert with_transitions(small).notes == small.notes
     with pytest.raises(DataError, match=r"the test split has no pair for the action x\+1"):
@@ -53,6 +55,20 @@ def test_one_factor_that_differs_in_every_picture_has_no_steps_and_what_the_refu
     with pytest.raises(DataError, match=rf"the same factors \(grey=[\d.]+\).* to pair pictures .*{advice}"):
         load(grey.round(1))
     assert load(grey.round(1), unique=False).actions == ("grey+1", "grey-1")
+
+
+def test_a_value_that_hardly_any_picture_has_is_noted():
+    """A misprint, 3.01 for 3, is a value of its own, and parts 3 from 4."""
+    table = np.array(list(itertools.product(range(5), range(12))), float)
+    table[41, 0] = 3.01
+    made = build_dataset("made", np.zeros((60, 1, 2, 2), np.uint8), table, [Variable("x"), Variable("y")], validation=0.3, test=0.3)
+    seldom = [note for note in with_transitions(made).notes if "the value" in note]
+    assert seldom == [
+        "transitions: the value x=3.01 has 1 picture only, where the others have 12 on average; if it is misprinted, steps to its neighbours are lost"
+    ]
+    assert with_transitions(with_transitions(made), factors="y").notes == ()
+    table[41, 0] = 3
+    assert with_transitions(build_dataset("made", np.zeros((60, 1, 2, 2), np.uint8), table, made.variables, validation=0.3, test=0.3)).notes == ()
 
 
 # ---- a table with words ---------------------------------------------------------------------------------------------

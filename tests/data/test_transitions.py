@@ -141,6 +141,7 @@ def test_repeated_actions_lead_to_the_pictures_whose_factor_is_so_many_steps_on(
         factor, sign = action // 2, 1 - 2 * (action % 2)
         values = torch.unique(table[:, factor])
         found = near.after("test", rows, action, 4)
+        assert torch.equal(near.after("test", rows, data.actions[action], 4), found)
         for row, label in enumerate(data.test.labels):
             place = int(torch.searchsorted(values, label[factor]))
             for times in range(1, 5):
@@ -156,6 +157,8 @@ def test_repeated_actions_lead_to_the_pictures_whose_factor_is_so_many_steps_on(
     some = torch.tensor([3, 59, 0, 17, 40])
     assert torch.equal(near.images(some), pictures[some])
     assert torch.equal(near.images(torch.from_numpy(numbers)), data.test.images)
+    with pytest.raises(UsageError, match=r"unknown action 'angel\+1'; did you mean 'angle\+1'"):
+        near.after("test", rows, "angel+1", 1)
     with pytest.raises(DataError, match="made has no transitions"):
         Neighbours(grid_data())
 

@@ -125,6 +125,9 @@ def test_the_card_lists_the_actions_and_how_to_ask(data: Dataset, model: CTVAE) 
     card = model_card(model, describe_model(model))
     assert "\nActions: `x+1`, `x-1`, `y+1`, `y-1`, `colour+1`, `colour-1`.\n" in card
     assert 'model.act(images, "x+1")' in card
+    words = replace(data.spec, variables=(replace(data.spec.variables[0], kind="categorical", categories=("red", "green")), *data.spec.variables[1:]))
+    card = model_card(CTVAE(words, **SMALL), describe_model(model))
+    assert f"| {words.variables[0].name} | categorical |  | red, green |" in card
     plain = MCQVAE(data.spec, **SMALL)
     assert "Actions" not in model_card(plain, describe_model(plain))
 

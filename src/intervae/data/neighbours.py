@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from intervae.data.base import Dataset
-from intervae.data.transitions import SPLITS, Cells, factor_codes
+from intervae.data.transitions import SPLITS, Cells, action_number, factor_codes
 from intervae.data.twins import picture_numbers
 from intervae.errors import DataError
 
@@ -26,14 +26,14 @@ class Neighbours:
         self.names, self.codes, self.part, self.row = factor_codes(dataset, dataset.transitions.ignored)
         self.cells = Cells(dataset, self.names, self.codes, self.part, True, np.random.default_rng(0))
 
-    def after(self, split: str, rows: Tensor, action: int, times: int) -> Tensor:
-        """(N, times): the pictures that repeating an action 1, 2, ... times leads to from the rows (N,) of a split; -1 where there is none.
+    def after(self, split: str, rows: Tensor, action: str | int, times: int) -> Tensor:
+        """(N, times): the pictures that repeating an action, by name or number, 1, 2, ... times leads to from the rows (N,) of a split; -1 for none.
 
         A picture is told by its number among all: those of the training split come first, then validation, then test; see `images`.
         """
-        start = self.numbers(split, rows)
-        factor = self.names.index(self.pairs.factor_names[int(self.pairs.factor_of_action[action])])
-        step, size, stride = 1 - 2 * (action % 2), self.cells.sizes[factor], self.cells.strides[factor]
+        start, number = self.numbers(split, rows), action_number(self.dataset.actions, action)
+        factor = self.names.index(self.pairs.factor_names[int(self.pairs.factor_of_action[number])])
+        step, size, stride = 1 - 2 * (number % 2), self.cells.sizes[factor], self.cells.strides[factor]
         code = self.codes[start, factor][:, None] + step * np.arange(1, times + 1)  # (N, times)
         inside = (code >= 0) & (code < size)
         if self.names[factor] in self.cyclic:

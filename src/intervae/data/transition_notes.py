@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from intervae.data.base import Dataset
 from intervae.data.columns import TRUTH_WORDS, listed
 from intervae.data.options import as_data_option
 from intervae.errors import DataError
 from intervae.settings import plain_value
 
-UNTESTED = "transitions: the test split has no pair for"  # how the note on these begins
+WITHOUT_PAIRS = {split: f"transitions: the {split} split has no pair for" for split in ("validation", "test")}  # how the notes on these begin
+MEANS = {"validation": "so training cannot tell how well it learns these", "test": "so these are never tested"}
 IN_WORDS = "transitions: the steps of"  # and that on factors whose values are words
+SELDOM = "transitions: the value"  # and that on values which hardly any picture has
+FEWER = 10  # times fewer pictures than the other values of the factor, on average, have such a value
 AUTHORS_DRAWS = 1000
 
 
@@ -58,3 +63,18 @@ def steps_in_words(dataset: Dataset, chosen: Sequence[str]) -> list[str]:
 def shown(dataset: Dataset, values: Mapping[str, float]) -> str:
     """Values of factors as a person writes them, such as x=3, colour=red."""
     return ", ".join(f"{name}={dataset.spec.variable(name).show(v) if name in dataset.names else f'{v:g}'}" for name, v in values.items())
+
+
+def seldom(dataset: Dataset, chosen: Sequence[str]) -> list[str]:
+    """A note on each value of a person's table that hardly any picture has, as if misprinted: it parts the steps of its factor."""
+    if "name" in dataset.source:
+        return []
+    table, notes = np.concatenate([split.labels.cpu().numpy() for split in (dataset.train, dataset.validation, dataset.test)]), []
+    for name in (name for name in chosen if name in dataset.names):
+        values, counts = np.unique(table[:, dataset.names.index(name)], return_counts=True)
+        for value, count in zip(values, counts, strict=True):
+            others = (counts.sum() - count) / max(1, len(counts) - 1)
+            if len(counts) > 2 and FEWER * count <= others:
+                has = f"{count} picture{'' if count == 1 else 's'} only, where the others have {others:.0f} on average"
+                notes.append(f"{SELDOM} {shown(dataset, {name: float(value)})} has {has}; if it is misprinted, steps to its neighbours are lost")
+    return notes

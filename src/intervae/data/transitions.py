@@ -27,9 +27,9 @@ from torch import Tensor
 from intervae.data.base import CHUNK, Batch, Dataset, Split, split_rows
 from intervae.data.columns import listed
 from intervae.data.options import as_data_option, check_fractions, read_names
-from intervae.data.transition_notes import IN_WORDS, UNTESTED, more_pairs, no_steps, shown, steps_in_words
+from intervae.data.transition_notes import IN_WORDS, MEANS, SELDOM, WITHOUT_PAIRS, more_pairs, no_steps, seldom, shown, steps_in_words
 from intervae.data.twins import keep_together, resplit
-from intervae.errors import DataError, UsageError, unknown
+from intervae.errors import DataError, IntervaeError, UsageError, unknown
 from intervae.settings import check_flags, check_whole, parse_settings, plain_value
 
 LARGEST_KEY = 2**62
@@ -97,6 +97,15 @@ def action_factors(actions: Sequence[str]) -> tuple[tuple[str, ...], Tensor]:
         raise DataError(f"actions must be called after their factor, such as azimuth+1 and azimuth-1, not {', '.join(actions)}.")
     factors = tuple(dict.fromkeys(changed))
     return factors, torch.tensor([factors.index(name) for name in changed], dtype=torch.int64)
+
+
+def action_number(actions: Sequence[str], action: Any, error: type[IntervaeError] = UsageError) -> int:
+    """The number of an action given by name or number."""
+    if isinstance(action, str) and action in actions:
+        return actions.index(action)
+    if isinstance(action, int | np.integer) and not isinstance(action, bool) and 0 <= action < len(actions):
+        return int(action)
+    raise unknown("action", action, actions, error)
 
 
 def transition_options(given: bool | str | Mapping[str, Any], seed: int = 0) -> dict[str, Any] | None:
@@ -197,8 +206,8 @@ def with_transitions(
     actions = tuple(f"{name}{sign}" for name in chosen for sign in ("+1", "-1"))
     limits = [(draws if train_draws is None else train_draws) or 0, draws or 0, draws or 0]  # 0 for all pairs
     made = {limit: _pairs(cells, chosen, around, limit, rng) for limit in dict.fromkeys(limits)}
-    pairs, notes = [], [note for note in dataset.notes if not note.startswith((UNTESTED, IN_WORDS))]
-    notes += steps_in_words(dataset, chosen)
+    pairs, notes = [], [note for note in dataset.notes if not note.startswith((*WITHOUT_PAIRS.values(), IN_WORDS, SELDOM))]
+    notes += [*steps_in_words(dataset, chosen), *seldom(dataset, chosen)]
     for number, (split, limit) in enumerate(zip(SPLITS, limits, strict=True)):
         first, second, action = made[limit]
         inside = np.flatnonzero((part[first] == number) & (part[second] == number))
@@ -206,8 +215,8 @@ def with_transitions(
             inside = inside[_differ(getattr(dataset, split), row[first[inside]], row[second[inside]])]
         cure = more_pairs(dataset, split, splits == "random", "draws" if split != "train" or train_draws is None else "train_draws", limit)
         missing = _without_pairs(dataset.name, split, action[inside], actions, cure, every=balanced or split == "train")
-        if missing and split == "test":
-            notes.append(f"{UNTESTED} {listed(missing)}, so these are never tested; {cure}")
+        if missing:
+            notes.append(f"{WITHOUT_PAIRS[split]} {listed(missing)}, {MEANS[split]}; {cure}")
         kept = _balance(inside, action, len(actions), rng) if balanced else inside
         which = {"before": row[first[kept]], "after": row[second[kept]], "action": action[kept]}
         tensors = {name: torch.from_numpy(array) for name, array in which.items()}

@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from intervae.causal.transition import NONE, CausalTransition, Draw
 from intervae.data.base import Batch, Dataset, Split
-from intervae.data.transitions import TransitionSplit, action_factors
+from intervae.data.transitions import TransitionSplit, action_factors, action_number
 from intervae.errors import DataError, QueryError, UsageError, unknown
 from intervae.models.base import QUERY_BATCH, in_batches
 from intervae.models.graph_draws import Draws, rows_of
@@ -431,9 +430,4 @@ class CTVAE(MCQVAE):
 
     def action_number(self, action: Any) -> int:
         """The number of an action given by name or number."""
-        names = self.spec.actions
-        if isinstance(action, str) and action in names:
-            return names.index(action)
-        if isinstance(action, int | np.integer) and not isinstance(action, bool) and 0 <= action < len(names):
-            return int(action)
-        raise unknown("action", action, names, QueryError)
+        return action_number(self.spec.actions, action, QueryError)

@@ -177,7 +177,8 @@ def model_card(model: Model, config: dict[str, Any]) -> str:
         lines += [f"- seed {config['seed']}, trained on {machine}, {config.get('date', '')}, {seconds:.0f} s"]
     if model.spec.variables:
         lines += ["", "| variable | kind | unit | range in training |", "|---|---|---|---|"]
-        lines += [f"| {v.name} | {v.kind} | {v.unit} | {v.low:.4g} to {v.high:.4g} |" for v in model.spec.variables]
+        ranges = [listed(v.categories, 12) or f"{v.low:.4g} to {v.high:.4g}" for v in model.spec.variables]  # words in the order of their codes
+        lines += [f"| {v.name} | {v.kind} | {v.unit} | {values} |" for v, values in zip(model.spec.variables, ranges, strict=True)]
     if answers(type(model), "act"):
         lines += ["", "Actions: " + ", ".join(f"`{action}`" for action in model.spec.actions) + "."]
     try:
