@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -11,6 +12,8 @@ from intervae.data.base import Dataset, Variable, build_dataset
 from intervae.data.transitions import with_transitions
 from intervae.models.ct_vae import CTVAE
 
+SQUARES = {"patch": 4, "filters": 48, "features": 32, "codes": 64, "blocks": 1, "epochs": 60, "batch_size": 16, "learning_rate": 3e-3}
+TRANSITIONS = {"width": 48, "transition_epochs": 20, "transition_batch": 48, "transition_rate": 8e-3}
 COLOURS = np.array([[255, 50, 50], [255, 200, 30], [50, 230, 50], [50, 150, 255]], np.uint8)
 
 
@@ -27,3 +30,12 @@ def squares(columns: int = 7, rows: int = 7, colours: int = 4, sides: int = 2) -
 def tiny(data: Dataset, **changes: Any) -> CTVAE:
     small = {"patch": 4, "filters": 8, "features": 8, "codes": 8, "blocks": 1, "width": 16, "heads": 2, "edge_width": 4}
     return CTVAE(data.spec, **{**small, "epochs": 1, "batch_size": 16, "transition_epochs": 1, "transition_batch": 16, **changes})
+
+
+@functools.cache
+def trained_squares() -> CTVAE:
+    """A model that knows the squares, trained once for all files of tests that only ask it."""
+    data = squares()
+    model = CTVAE(data.spec, **SQUARES, **TRANSITIONS)
+    model.fit(data, seed=0)
+    return model
