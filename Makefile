@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: demo test slow lint install clean
+.PHONY: demo test slow lint install inventory clean
 
 install: $(READY)
 
@@ -24,6 +24,10 @@ lint: $(READY)
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# Pages generated from the registries.
+inventory: $(READY)
+	$(BIN)/python docs/make_inventory.py
 
 # Minutes long: kill -9 and resume twenty times, and the like.
 slow: $(READY)

@@ -1,4 +1,7 @@
-"""Forward and backward time of the acyclicity penalties against plain autograd, all in one run: `python benchmarks/acyclicity.py [--device cuda]`."""
+"""Forward and backward time of the acyclicity penalties against plain autograd.
+
+python benchmarks/acyclicity.py [--device cuda]
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,15 @@ def naive_trace_exponential(weights: Tensor) -> Tensor:
 
 def naive_polynomial(weights: Tensor) -> Tensor:
     eye = torch.eye(len(weights), dtype=weights.dtype, device=weights.device)
-    return torch.linalg.matrix_power(eye + weights * weights / len(weights), len(weights)).diagonal().sum() - len(weights)
+    return torch.linalg.matrix_power(
+        eye + weights * weights / len(weights), len(weights)
+    ).diagonal().sum() - len(weights)
 
 
 def naive_log_det(weights: Tensor) -> Tensor:
-    return -torch.linalg.slogdet(torch.eye(len(weights), dtype=weights.dtype, device=weights.device) - weights * weights).logabsdet
+    return -torch.linalg.slogdet(
+        torch.eye(len(weights), dtype=weights.dtype, device=weights.device) - weights * weights
+    ).logabsdet
 
 
 PAIRS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
@@ -33,8 +40,10 @@ PAIRS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] 
 }
 
 
-def milliseconds(functions: list[Callable[[Tensor], Tensor]], weights: Tensor, repeats: int) -> list[float]:
-    """Median time of one forward and backward pass of each, taking turns so that all meet the same noise."""
+def milliseconds(
+    functions: list[Callable[[Tensor], Tensor]], weights: Tensor, repeats: int
+) -> list[float]:
+    """Return the median time of one forward and backward pass of each, measured in turn."""
     times: list[list[float]] = [[] for _ in functions]
     for repeat in range(repeats + 3):
         for function, measured in zip(functions, times, strict=True):
@@ -42,7 +51,7 @@ def milliseconds(functions: list[Callable[[Tensor], Tensor]], weights: Tensor, r
             torch.autograd.grad(function(weights), weights)
             if weights.is_cuda:
                 torch.cuda.synchronize()
-            if repeat >= 3:  # the first three warm up
+            if repeat >= 3:  # after warm-up
                 measured.append(1e3 * (time.perf_counter() - start))
     return [statistics.median(measured) for measured in times]
 
@@ -54,15 +63,31 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=100)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    print(f"{options.device}, {options.threads} thread(s), torch {torch.__version__}, median of {options.repeats}; ms forward + backward")
-    print(f"{'penalty':18} {'dtype':8} {'n':>4} {'ours':>9} {'autograd':>9} {'ratio':>6} {'vs autograd matrix_exp':>23}")
+    print(
+        f"{options.device}, {options.threads} thread(s), torch {torch.__version__}, "
+        f"median of {options.repeats}; ms forward + backward"
+    )
+    print(
+        f"{'penalty':18} {'dtype':8} {'n':>4} {'ours':>9} {'autograd':>9} {'ratio':>6} "
+        f"{'vs autograd matrix_exp':>23}"
+    )
     for dtype in (torch.float32, torch.float64):
         for n in (20, 100, 200):
             generator = torch.Generator().manual_seed(n)
-            weights = (torch.rand(n, n, generator=generator, dtype=dtype) / n**0.5).fill_diagonal_(0).to(options.device).requires_grad_()
-            times = milliseconds([function for pair in PAIRS.values() for function in pair], weights, options.repeats)
+            weights = (
+                (torch.rand(n, n, generator=generator, dtype=dtype) / n**0.5)
+                .fill_diagonal_(0)
+                .to(options.device)
+                .requires_grad_()
+            )
+            times = milliseconds(
+                [function for pair in PAIRS.values() for function in pair], weights, options.repeats
+            )
             for name, ours, theirs in zip(PAIRS, times[::2], times[1::2], strict=True):
-                print(f"{name:18} {str(dtype)[6:]:8} {n:4} {ours:9.3f} {theirs:9.3f} {theirs / ours:6.1f} {times[1] / ours:23.1f}")
+                print(
+                    f"{name:18} {str(dtype)[6:]:8} {n:4} {ours:9.3f} {theirs:9.3f} "
+                    f"{theirs / ours:6.1f} {times[1] / ours:23.1f}"
+                )
 
 
 if __name__ == "__main__":

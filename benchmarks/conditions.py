@@ -1,4 +1,4 @@
-"""What a measured number depends on beside what is measured, and the JSON and the page that a benchmark writes."""
+"""Conditions of a measurement (machine, load, versions), and the files that benchmarks write."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from intervae.files import write_json, write_text
-from intervae.models.storage import revision, versions
+from intervae.models.environment import revision, versions
 
 
 def conditions(command: str, packages: Sequence[str] = ()) -> dict[str, Any]:
-    """Command, revision, date, machine, load and versions, those of `packages` included where they are installed."""
+    """Return command, revision, date, machine, load and versions, with those of `packages`."""
     installed: dict[str, str] = {}
     for package in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -24,17 +24,25 @@ def conditions(command: str, packages: Sequence[str] = ()) -> dict[str, Any]:
     machine = f"{platform.machine()}, {os.cpu_count()} cores, one thread used"
     load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
     when = datetime.now(UTC).strftime("%Y-%m-%d")
-    return {"command": command, "revision": revision(), "date": when, "machine": machine, "load_at_start": load, "versions": versions() | installed}
+    return {
+        "command": command,
+        "revision": revision(),
+        "date": when,
+        "machine": machine,
+        "load_at_start": load,
+        "versions": versions() | installed,
+    }
 
 
-def told(document: dict[str, Any]) -> list[str]:
-    """The last lines of a page: the conditions, and the command that makes it again."""
-    used = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
-    where = f"{document['machine']}, load {document['load_at_start']} at the start, revision {document['revision']}, {document['date']}; {used}."
-    return [where, "Made by:", "", "```", document["command"], "```", ""]
+def footer(document: dict[str, Any]) -> list[str]:
+    """Return the last lines of a page: the conditions and the command."""
+    packages = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
+    machine = f"{document['machine']}, load {document['load_at_start']} at the start"
+    line = f"{machine}, revision {document['revision']}, {document['date']}; {packages}."
+    return [line, "Made by:", "", "```", document["command"], "```", ""]
 
 
-def write(out: Path, document: dict[str, Any], page: str) -> None:
-    """OUT.json and the page made of it, OUT.md."""
+def write_results(out: Path, document: dict[str, Any], page: str) -> None:
+    """Write OUT.json and OUT.md."""
     write_json(out.with_suffix(".json"), document)
     write_text(out.with_suffix(".md"), page)

@@ -1,8 +1,11 @@
-"""Time every disentanglement metric at its usual settings: `python benchmarks/disentanglement.py [--peer] [--repeats 3]`.
+"""Time of every disentanglement metric at its default settings.
 
-10 codes and 5 factors of 2 to 8 values: each factor has a noisy code, the other five codes are mixtures. 10,000 samples, and for the metrics
-that fit something 5,000 test samples beside them. Seconds are the least of the repeats, after a first call that compiles or loads compiled
-code. --peer also times DCI with scikit-learn's gradient boosting.
+    python benchmarks/disentanglement.py [--peer] [--repeats 3]
+
+10 codes and 5 factors of 2 to 8 values: each factor has a noisy code, the other five codes are
+mixtures. 10,000 samples, and 5,000 test samples for metrics that fit a predictor. Seconds are the
+minimum over the repeats, after a first call that compiles or loads compiled code. --peer also times
+DCI with scikit-learn's gradient boosting.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from intervae.metrics import (
     sap,
 )
 
-LIMIT = 60  # seconds that each metric may take on 2 cores
+LIMIT = 60  # seconds per metric on 2 cores
 
 
 def make(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +41,9 @@ def make(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     factors = rng.integers(0, [2, 3, 5, 6, 8], (n, 5))
     standard = (factors - factors.mean(0)) / factors.std(0)
     mixing = np.random.default_rng(0).normal(size=(5, 5))
-    return np.hstack([standard + 0.3 * rng.normal(size=(n, 5)), standard @ mixing + rng.normal(size=(n, 5))]), factors
+    return np.hstack(
+        [standard + 0.3 * rng.normal(size=(n, 5)), standard @ mixing + rng.normal(size=(n, 5))]
+    ), factors
 
 
 def main() -> None:
@@ -48,7 +53,7 @@ def main() -> None:
     options = parser.parse_args()
     codes, factors = make(10_000, 1)
     test = make(5_000, 2)
-    work: dict[str, Callable[[], Measurement]] = {
+    metrics: dict[str, Callable[[], Measurement]] = {
         "mig": lambda: mig(codes, factors),
         "dci": lambda: dci(codes, factors, test=test),
         "sap": lambda: sap(codes, factors, test=test),
@@ -60,21 +65,27 @@ def main() -> None:
         "mcc": lambda: mcc(codes, factors),
     }
     if options.peer:
-        work["dci (scikit-learn)"] = lambda: dci(codes, factors, test=test, booster="scikit-learn")
+        metrics["dci (scikit-learn)"] = lambda: dci(
+            codes, factors, test=test, booster="scikit-learn"
+        )
     print(
-        f"{platform.machine()}, {os.cpu_count()} cores, scikit-learn {sklearn.__version__}; 10,000 samples, 10 codes, 5 factors; limit {LIMIT} s each"
+        f"{platform.machine()}, {os.cpu_count()} cores, scikit-learn {sklearn.__version__}; "
+        f"10,000 samples, 10 codes, 5 factors; limit {LIMIT} s each"
     )
     start = time.perf_counter()
     dci(codes[:60], factors[:60])
-    print(f"first call of dci (compiles, or loads compiled code): {time.perf_counter() - start:.2f} s")
+    print(
+        f"first call of dci (compiles, or loads compiled code): {time.perf_counter() - start:.2f} s"
+    )
     print(f"{'metric':<20} {'seconds':>8} {'value':>7}   within the limit")
-    for name, measure in work.items():
+    for name, measure in metrics.items():
         seconds = []
         for _ in range(1 if "scikit-learn" in name else options.repeats):
             start = time.perf_counter()
             value = float(measure())
             seconds.append(time.perf_counter() - start)
-        print(f"{name:<20} {min(seconds):>8.2f} {value:>7.3f}   {'yes' if min(seconds) < LIMIT else 'NO'}", flush=True)
+        within = "yes" if min(seconds) < LIMIT else "NO"
+        print(f"{name:<20} {min(seconds):>8.2f} {value:>7.3f}   {within}", flush=True)
 
 
 if __name__ == "__main__":

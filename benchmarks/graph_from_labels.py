@@ -1,7 +1,7 @@
-"""How often the graph of the labels is found from nothing on Pendulum and Flow, seed by seed.
+"""SHD of the graph of the labels of Pendulum and Flow, for every seed.
 
-python benchmarks/graph_from_labels.py                                         # 10 seeds, every method
-python benchmarks/graph_from_labels.py --set samples=300 --set resolution=0.02 # the default method with other settings
+python benchmarks/graph_from_labels.py                    # 10 seeds, every method
+python benchmarks/graph_from_labels.py --set samples=300  # the default method with other settings
 """
 
 from __future__ import annotations
@@ -23,42 +23,61 @@ LEARNERS: dict[str, dict] = {
 
 
 def grid(simulator) -> Callable[[int], np.ndarray]:
-    """The published grid, of which `discover` draws other rows for another seed."""
+    """The published grid; `discover` draws other rows for another seed."""
     table = simulator.simulate(simulator.published_grid()[0])
     return lambda seed: table
 
 
 def continuous(simulator, rows: int = 2000) -> Callable[[int], np.ndarray]:
-    """Another continuous draw for another seed."""
-    return lambda seed: simulator.simulate(simulator.sample_exogenous(rows, np.random.default_rng(seed)))
+    """A continuous sample, another one for every seed."""
+    return lambda seed: simulator.simulate(
+        simulator.sample_exogenous(rows, np.random.default_rng(seed))
+    )
 
 
 def shuffled(table: np.ndarray, names: list[str], seed: int) -> dict:
-    """The columns in another order for every seed, so that no learner gains from finding causes first."""
+    """Table and names with the columns in random order, so that no method profits from it."""
     columns = np.random.default_rng([seed, 1]).permutation(len(names))
     return {"table": table[:, columns], "names": [names[c] for c in columns]}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=NUMBER", help="a setting of the independence method, which then runs alone"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    chosen = parser.parse_args()
-    changed = {key: (int(value) if value.isdigit() else float(value)) for key, _, value in (text.partition("=") for text in chosen.set)}
-    learners = {"independence": {"method": "independence", **changed}} if changed else LEARNERS
-    seeds = range(chosen.first, chosen.first + chosen.seeds)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=NUMBER",
+        help="setting of the independence method, which then runs alone",
+    )
+    options = parser.parse_args()
+    overrides = {
+        key: (int(value) if value.isdigit() else float(value))
+        for key, _, value in (text.partition("=") for text in options.set)
+    }
+    learners = {"independence": {"method": "independence", **overrides}} if overrides else LEARNERS
+    seeds = range(options.first, options.first + options.seeds)
     for simulator in (Pendulum(), Flow()):
         names = [v.name for v in simulator.variables]
         for kind, draw in (("grid", grid(simulator)), ("continuous", continuous(simulator))):
             for label, settings in learners.items():
-                found = [discover(**shuffled(draw(seed), names, seed), seed=seed, **settings) for seed in seeds]
-                shd = [f.graph.shd(simulator.graph) for f in found]
-                summary = f"zero in {sum(d == 0 for d in shd)}/{len(shd)}, ambiguous in {sum(bool(f.ambiguous) for f in found)}"
-                seconds = np.mean([f.seconds for f in found])
-                print(f"{simulator.name:9s} {kind:11s} {label:19s} {changed or ''} SHD {shd} {summary}, {seconds:.1f} s", flush=True)
+                results = [
+                    discover(**shuffled(draw(seed), names, seed), seed=seed, **settings)
+                    for seed in seeds
+                ]
+                shd = [result.graph.shd(simulator.graph) for result in results]
+                ambiguous = sum(bool(result.ambiguous) for result in results)
+                summary = f"zero in {shd.count(0)}/{len(shd)}, ambiguous in {ambiguous}"
+                seconds = np.mean([result.seconds for result in results])
+                print(
+                    f"{simulator.name:9s} {kind:11s} {label:19s} {overrides or ''} SHD {shd} "
+                    f"{summary}, {seconds:.1f} s",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Seconds to render the published grids: `python benchmarks/render.py [--size 96]`. The first call has nothing to compile."""
+"""Time to render the published grids: `python benchmarks/render.py [--size 96]`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def main() -> None:
             simulator.render(values, noises, size=arguments.size)
             seconds.append(time.perf_counter() - start)
         print(
-            f"{simulator.name}: {len(values):,} images at {arguments.size}x{arguments.size}: first call {seconds[0]:.2f} s, best {min(seconds):.2f} s"
+            f"{simulator.name}: {len(values):,} images at {arguments.size}x{arguments.size}: "
+            f"first call {seconds[0]:.2f} s, best {min(seconds):.2f} s"
         )
 
 

@@ -1,14 +1,17 @@
-"""Seconds and memory of a training step of the causal transition layer, one CPU thread, beside what the authors' code takes.
+"""CPU-seconds and memory of a training step of CT-VAE's transition layer, and the authors' seconds.
 
     python benchmarks/transition.py
-    python benchmarks/transition.py --out benchmarks/results/transition    # also write transition.json and the page transition.md there
+    python benchmarks/transition.py --out benchmarks/results/transition    # also .json and .md
 
-Sizes as in the authors' configuration: 64 places (one codebook of 64 codes on an 8 x 8 grid), 12 actions, batch 16; then four codebooks, 256 places;
-then the larger layers that `intervae reproduce ctvae-table1` trains (most of its rows, and Cars3D), with 64 places again.
-The authors' code, measured on one CPU thread of a like machine, a step of their model of 13.8 M parameters: action mode 4.8 CPU-seconds at batch 16;
-causal mode 6.8 CPU-seconds and 5.4 GB at batch 4. So the causal figure at batch 16, four times as many seconds, is an extrapolation. Ours are a
-forward and backward pass and, beside it, the optimiser's step (Muon, the default), which takes as long for any batch; `times less` is of both.
-Memory is what the process holds at its peak, beyond what it held before the passes; every case has a process of its own.
+Sizes of the authors' configuration: 64 positions (one codebook of 64 codes on an 8 x 8 grid), 12
+actions, batch 16; then four codebooks (256 positions); then the larger layers of
+`intervae reproduce ctvae-table1`, with 64 positions.
+
+The authors' code was measured on one CPU thread of a similar machine (13.8 M parameters): action
+mode 4.8 CPU-seconds at batch 16; causal mode 6.8 CPU-seconds and 5.4 GB at batch 4, extrapolated to
+batch 16 by a factor of 4. Ours are a forward and backward pass and the optimiser's step (Muon, the
+default), which does not depend on the batch; `times less` is of both. Memory is the peak of the
+process beyond its start; every case has its own process.
 """
 
 from __future__ import annotations
@@ -22,16 +25,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
-from conditions import conditions, told, write
+from conditions import conditions, footer, write_results
 
-from intervae.causal.transition import CausalTransition
 from intervae.models import Model
+from intervae.models.ct_vae.transition import CausalTransition
 from intervae.models.phases import Player
-from intervae.training.stepper import make_optimiser
+from intervae.training.optimisers import make_optimiser
 
 ACTIONS, BATCH = 12, 16
-THEIRS = {"action": (4.8, 16), "causal": (6.8, 4)}  # CPU-seconds of the authors' code with 64 places, and the batch that they were measured at
-PARAMETERS, PEAK = 13.8e6, 5.4  # of the authors' model; GB of its causal mode at that batch
+AUTHORS = {"action": (4.8, 16), "causal": (6.8, 4)}  # CPU-seconds, batch; 64 positions
+AUTHORS_PARAMETERS, AUTHORS_PEAK = 13.8e6, 5.4  # GB in causal mode
 
 
 class Case(NamedTuple):
@@ -44,13 +47,15 @@ class Case(NamedTuple):
     hidden: int = 2
 
     @property
-    def places(self) -> int:
+    def positions(self) -> int:
         return 64 * self.codebooks
 
 
 LARGE = {"codes": 512, "width": 256, "heads": 8, "rounds": 3}  # most rows of ctvae-table1
 LARGEST = {**LARGE, "width": 512, "rounds": 5, "hidden": 4}  # its Cars3D
-CASES = [Case(mode, codebooks) for codebooks in (1, 4) for mode in THEIRS] + [Case(mode, **sizes) for sizes in (LARGE, LARGEST) for mode in THEIRS]
+CASES = [Case(mode, codebooks) for codebooks in (1, 4) for mode in AUTHORS] + [
+    Case(mode, **sizes) for sizes in (LARGE, LARGEST) for mode in AUTHORS
+]
 
 
 def peak_bytes() -> int:
@@ -59,41 +64,50 @@ def peak_bytes() -> int:
 
 
 def measure(case: Case, steps: int) -> dict[str, float]:
-    """CPU-seconds of the fastest of `steps` forward and backward passes, and of the optimiser's steps; the peak of the passes in GB."""
+    """Return the least CPU-seconds of `steps` passes and optimiser steps, and the peak in GB."""
     torch.set_num_threads(1)
     sizes = {"width": case.width, "heads": case.heads, "rounds": case.rounds, "hidden": case.hidden}
-    layer = CausalTransition(case.places, case.codebooks, case.codes, ACTIONS, **sizes)
+    layer = CausalTransition(case.positions, case.codebooks, case.codes, ACTIONS, **sizes)
     generator = torch.Generator().manual_seed(0)
-    before, after = (torch.randint(case.codes, (BATCH, case.places), generator=generator) for _ in range(2))
+    before, after = (
+        torch.randint(case.codes, (BATCH, case.positions), generator=generator) for _ in range(2)
+    )
     action = torch.randint(ACTIONS, (BATCH,), generator=generator)
-    start, passes, moves = peak_bytes(), [], []
+    start, passes, optimiser_steps = peak_bytes(), [], []
 
     def backward() -> None:
         layer.zero_grad()
         begin = time.process_time()
-        draw = layer.draw(BATCH, generator, before.device)
-        score = layer.score(before, after, action if case.mode == "action" else None, draw)
+        noise = layer.draw_noise(BATCH, generator, before.device)
+        score = layer.score(before, after, action if case.mode == "action" else None, noise)
         (-score.log_likelihood + score.kl + score.norm + score.dependency).mean().backward()
         passes.append(time.process_time() - begin)
 
     for _ in range(steps):
         backward()
     peak = peak_bytes() - start
-    optimiser = make_optimiser(cast(Model, layer), Player(backward, optimiser="muon", learning_rate=1e-4), on_gpu=False)
+    optimiser = make_optimiser(
+        cast(Model, layer), Player(backward, optimiser="muon", learning_rate=1e-4), on_gpu=False
+    )
     for _ in range(steps):
-        backward()  # as a step leaves matrices without a gradient
+        backward()  # the optimiser drops the gradients of matrices
         begin = time.process_time()
         optimiser.step()
-        moves.append(time.process_time() - begin)
+        optimiser_steps.append(time.process_time() - begin)
     count = sum(parameter.numel() for parameter in layer.parameters())
-    return {"parameters": count, "cpu_seconds": min(passes), "optimiser_cpu_seconds": min(moves), "peak_gb": peak / 1e9}
+    return {
+        "parameters": count,
+        "cpu_seconds": min(passes),
+        "optimiser_cpu_seconds": min(optimiser_steps),
+        "peak_gb": peak / 1e9,
+    }
 
 
-def authors(case: Case) -> dict[str, Any]:
-    """The authors' CPU-seconds at our batch and how they were come by; nothing where theirs were not measured."""
-    if case.places != 64:
+def authors_cost(case: Case) -> dict[str, Any]:
+    """Return the authors' CPU-seconds, scaled to our batch, if they were measured."""
+    if case.positions != 64:
         return {}
-    seconds, batch = THEIRS[case.mode]
+    seconds, batch = AUTHORS[case.mode]
     return {"authors": seconds * BATCH / batch, "authors_batch": batch}
 
 
@@ -102,56 +116,84 @@ HEADINGS += ["M parameters", "CPU-seconds", "optimiser's", "authors'", "times le
 
 
 def cells(case: dict[str, Any]) -> list[str]:
-    """A row under HEADINGS; a star where the authors' seconds are extrapolated."""
-    theirs = ["", ""]
+    """Return a row under HEADINGS; a star marks extrapolated seconds."""
+    authors = ["", ""]
     if "authors" in case:
         star = "" if case["authors_batch"] == BATCH else "*"
-        theirs = [f"{case['authors']:.1f}{star}", f"{case['authors'] / (case['cpu_seconds'] + case['optimiser_cpu_seconds']):.1f}{star}"]
+        authors = [
+            f"{case['authors']:.1f}{star}",
+            f"{case['authors'] / (case['cpu_seconds'] + case['optimiser_cpu_seconds']):.1f}{star}",
+        ]
     sizes = [str(case[name]) for name in HEADINGS[:7]]
-    ours = [f"{case['parameters'] / 1e6:.2f}", f"{case['cpu_seconds']:.3f}", f"{case['optimiser_cpu_seconds']:.3f}"]
-    return [*sizes, *ours, *theirs, f"{case['peak_gb']:.2f}"]
+    ours = [
+        f"{case['parameters'] / 1e6:.2f}",
+        f"{case['cpu_seconds']:.3f}",
+        f"{case['optimiser_cpu_seconds']:.3f}",
+    ]
+    return [*sizes, *ours, *authors, f"{case['peak_gb']:.2f}"]
 
 
 def notes() -> list[str]:
-    """What the authors' numbers are."""
-    seconds, batch = THEIRS["causal"]
+    """Return the notes on the authors' numbers."""
+    seconds, batch = AUTHORS["causal"]
     return [
-        f"The authors' seconds: one CPU thread of a like machine, 64 places, a step of their model of {PARAMETERS / 1e6:.1f} M parameters.",
-        f"* An extrapolation: {seconds} CPU-seconds (and {PEAK} GB) measured at batch {batch}, times {BATCH // batch}.",
+        "The authors' seconds: one CPU thread of a similar machine, 64 positions, a step of their "
+        f"model of {AUTHORS_PARAMETERS / 1e6:.1f} M parameters.",
+        f"* Extrapolated: {seconds} CPU-seconds (and {AUTHORS_PEAK} GB) measured at batch {batch}, "
+        f"times {BATCH // batch}.",
     ]
 
 
 def page(document: dict[str, Any]) -> str:
-    """The markdown of a measured document."""
+    """Return the Markdown page of a measured document."""
     lines = ["# A training step of the causal transition layer", ""]
-    lines += [f"Batch {BATCH}, {ACTIONS} actions, forward and backward, and the optimiser's step (Muon); `times less` is of both. One CPU thread."]
-    lines += ["Memory is what the process holds at its peak, beyond what it held before."]
     lines += [
-        "The first four rows have the default sizes, the last four those of `intervae reproduce ctvae-table1` (512 wide: Cars3D).",
+        f"Batch {BATCH}, {ACTIONS} actions, one CPU thread: forward and backward pass, and the "
+        "optimiser's step (Muon);",
+        "`times less` is of both. Memory is the peak of the process beyond its start.",
+        "The first four rows have the default sizes, the last four those of",
+        "`intervae reproduce ctvae-table1` (width 512: Cars3D).",
         "",
     ]
     lines += [f"| {' | '.join(HEADINGS)} |", "|---" * len(HEADINGS) + "|"]
     lines += [f"| {' | '.join(cells(case))} |" for case in document["cases"]]
-    about, star = notes()
-    return "\n".join([*lines, "", about, "", f"\\{star}", "", *told(document)])
+    source, star = notes()
+    return "\n".join([*lines, "", source, "", f"\\{star}", "", *footer(document)])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--steps", type=int, default=5, help="passes of each case; the fastest counts")
+    parser.add_argument(
+        "--steps", type=int, default=5, help="passes of each case, of which the fastest counts"
+    )
     parser.add_argument("--out", type=Path, help="write OUT.json and OUT.md")
-    chosen = parser.parse_args()
-    document = conditions(" ".join(["python", "benchmarks/transition.py", *sys.argv[1:]])) | {"batch": BATCH, "actions": ACTIONS, "cases": []}
+    arguments = parser.parse_args()
+    document = conditions(" ".join(["python", "benchmarks/transition.py", *sys.argv[1:]])) | {
+        "batch": BATCH,
+        "actions": ACTIONS,
+        "cases": [],
+    }
     print(f"batch {BATCH}, {ACTIONS} actions, one thread")
     print("".join(f"{name:>{len(name) + 2}}" for name in HEADINGS))
     for case in CASES:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            found = {**case._asdict(), "places": case.places, **pool.apply(measure, (case, chosen.steps)), **authors(case)}
-        print("".join(f"{cell:>{len(name) + 2}}" for name, cell in zip(HEADINGS, cells(found), strict=True)), flush=True)
-        document["cases"].append(found)
+            measured = {
+                **case._asdict(),
+                "places": case.positions,
+                **pool.apply(measure, (case, arguments.steps)),
+                **authors_cost(case),
+            }
+        print(
+            "".join(
+                f"{cell:>{len(name) + 2}}"
+                for name, cell in zip(HEADINGS, cells(measured), strict=True)
+            ),
+            flush=True,
+        )
+        document["cases"].append(measured)
     print("\n".join(notes()))
-    if chosen.out is not None:
-        write(chosen.out, document, page(document))
+    if arguments.out is not None:
+        write_results(arguments.out, document, page(document))
 
 
 if __name__ == "__main__":

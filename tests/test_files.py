@@ -25,7 +25,7 @@ def failing(error: BaseException) -> Any:
     return fail
 
 
-def test_what_is_written_is_read_back_and_folders_are_made(tmp_path: Path) -> None:
+def test_a_file_is_read_back_and_its_folders_are_created(tmp_path: Path) -> None:
     write_bytes(tmp_path / "a" / "b" / "c.bin", b"\0\xff")
     write_text(tmp_path / "text", "grün\n")
     write_json(tmp_path / "x.json", {"x": [1, None, "é"]})
@@ -36,23 +36,27 @@ def test_what_is_written_is_read_back_and_folders_are_made(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    path = tmp_path / "kept.json"
+def test_a_full_disk_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    path = tmp_path / "stored.json"
     write_json(path, {"old": 1})
     monkeypatch.setattr(os, call, failing(OSError(errno.ENOSPC, "No space left on device")))
-    with pytest.raises(RunError, match=r"no space left to write .*kept\.json.*--resume"):
+    with pytest.raises(RunError, match=r"no space left to write .*stored\.json.*--resume"):
         write_json(path, {"new": 2})
-    assert names(tmp_path) == ["kept.json"]
+    assert names(tmp_path) == ["stored.json"]
     assert json.loads(path.read_text()) == {"old": 1}
 
 
-def test_ctrl_c_while_writing_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_text(tmp_path / "kept", "old")
+def test_ctrl_c_while_writing_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_text(tmp_path / "stored", "old")
     monkeypatch.setattr(os, "fsync", failing(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
-        write_text(tmp_path / "kept", "new")
-    assert names(tmp_path) == ["kept"]
-    assert (tmp_path / "kept").read_text() == "old"
+        write_text(tmp_path / "stored", "new")
+    assert names(tmp_path) == ["stored"]
+    assert (tmp_path / "stored").read_text() == "old"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,9 @@ def test_ctrl_c_while_writing_leaves_the_old_file_and_no_other(tmp_path: Path, m
         (errno.EIO, "could not be"),
     ],
 )
-def test_each_failure_has_its_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str) -> None:
+def test_each_failure_has_its_own_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
     monkeypatch.setattr(os, "replace", failing(OSError(number, os.strerror(number))))
     with pytest.raises(RunError, match=words) as caught:
         write_text(tmp_path / "file", "x")
@@ -79,7 +85,9 @@ def test_a_file_where_a_folder_is_needed(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "x"
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the administrator may write everywhere")
+@pytest.mark.skipif(
+    os.name != "posix" or os.geteuid() == 0, reason="the administrator may write everywhere"
+)
 def test_a_folder_without_write_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(RunError, match="cannot be written to"):
@@ -106,7 +114,13 @@ def test_a_missing_json_file_makes_the_folder_incomplete(tmp_path: Path) -> None
 
 
 def test_leftovers_are_only_our_own_temporary_files(tmp_path: Path) -> None:
-    for name in (".last.safetensors.123.tmp", ".hidden", "a.tmp", ".editor.tmp", "last.safetensors"):
+    for name in (
+        ".last.safetensors.123.tmp",
+        ".hidden",
+        "a.tmp",
+        ".editor.tmp",
+        "last.safetensors",
+    ):
         (tmp_path / name).write_text("")
     assert [path.name for path in leftovers(tmp_path)] == [".last.safetensors.123.tmp"]
     assert leftovers(tmp_path / "nowhere") == []

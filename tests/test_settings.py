@@ -30,7 +30,15 @@ class Oven:
 
 
 def test_texts_become_the_types_of_the_fields() -> None:
-    texts = {"eggs": "2", "sugar": "1e-3", "shape": "square", "layers": "8, 16,32", "baked": "yes", "candles": "7", "name": "5"}
+    texts = {
+        "eggs": "2",
+        "sugar": "1e-3",
+        "shape": "square",
+        "layers": "8, 16,32",
+        "baked": "yes",
+        "candles": "7",
+        "name": "5",
+    }
     assert build_settings(Cake, texts) == Cake(2, 0.001, "square", (8, 16, 32), True, 7, "5")
 
 
@@ -56,7 +64,18 @@ def test_lists_may_be_empty(text: Any) -> None:
     assert build_settings(Cake, {"layers": text}).layers == ()
 
 
-@pytest.mark.parametrize(("text", "value"), [("true", True), ("ON", True), ("1", True), (True, True), ("no", False), ("off", False), ("0", False)])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("true", True),
+        ("ON", True),
+        ("1", True),
+        (True, True),
+        ("no", False),
+        ("off", False),
+        ("0", False),
+    ],
+)
 def test_truth_values(text: Any, value: bool) -> None:
     assert build_settings(Cake, {"baked": text}).baked is value
 
@@ -81,14 +100,19 @@ def test_truth_values(text: Any, value: bool) -> None:
         ({"name": 5}, ["name", "5", "text"]),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name_value_and_remedy(values: dict[str, Any], words: list[str]) -> None:
+def test_an_error_has_the_name_the_value_and_a_remedy(
+    values: dict[str, Any], words: list[str]
+) -> None:
     with pytest.raises(UsageError) as caught:
         build_settings(Cake, values)
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
-def test_flat_settings_find_their_owners() -> None:
-    assert split_settings({"heat": 200, "eggs": 1, "fan": False}, Cake, Oven) == [{"eggs": 1}, {"heat": 200, "fan": False}]
+def test_flat_settings_are_split_among_dataclasses() -> None:
+    assert split_settings({"heat": 200, "eggs": 1, "fan": False}, Cake, Oven) == [
+        {"eggs": 1},
+        {"heat": 200, "fan": False},
+    ]
     with pytest.raises(UsageError, match=r"heet.*did you mean 'heat'"):
         split_settings({"heet": 200}, Cake, Oven)
 
@@ -112,14 +136,18 @@ def test_flat_settings_find_their_owners() -> None:
         ("ica", {"iterations": 0}),
     ],
 )
-def test_a_value_that_makes_no_sense_is_named_and_those_that_do_are_not(model: str, wrong: dict[str, Any]) -> None:
+def test_only_the_wrong_setting_is_named(model: str, wrong: dict[str, Any]) -> None:
     ((name, value),) = wrong.items()
     with pytest.raises(UsageError, match=rf"^{name}={value} must be [^=]+\.$"):
         build_settings(MODELS[model].Settings, wrong)
 
 
 def test_key_value_texts() -> None:
-    assert parse_settings(["dims=2", " network = mlp ", "note=a=b"]) == {"dims": "2", "network": "mlp", "note": "a=b"}
+    assert parse_settings(["dims=2", " network = mlp ", "note=a=b"]) == {
+        "dims": "2",
+        "network": "mlp",
+        "note": "a=b",
+    }
     assert parse_settings([]) == {}
 
 

@@ -1,13 +1,13 @@
-"""Every error a person can cause: one sentence that says what was wrong, where, and what to do."""
+"""Errors that a caller can cause: one sentence on what was wrong, where, and what to do."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class IntervaeError(Exception):
-    """Base of all errors raised on purpose; the command line prints its text and exits with `exit_code`."""
+    """Base of all errors; the command line prints the text and exits with `exit_code`."""
 
     exit_code = 1
 
@@ -21,23 +21,37 @@ class RunError(IntervaeError):
 
 
 class TrainingError(IntervaeError):
-    """Training that cannot go on, such as a loss that is no longer finite."""
+    """Training that cannot continue, such as a loss that is not finite."""
 
 
 class QueryError(IntervaeError):
-    """A question the model cannot answer, or one asked with the wrong input."""
+    """A query that the model cannot answer, or one with wrong input."""
+
+
+class MissingQueryError(QueryError, AttributeError):
+    """A query that a model lacks; also an AttributeError, so that hasattr() is False."""
 
 
 class UsageError(IntervaeError):
-    """A wrong name, setting or option: the command line exits with 2."""
+    """A wrong name, setting or option; the command line exits with 2."""
 
     exit_code = 2
 
 
-def unknown(what: str, name: str, known: Iterable[str], error: type[IntervaeError] = UsageError) -> IntervaeError:
-    """The error for an unknown name: near matches first, else everything that is known."""
+def unknown(
+    what: str, name: str, known: Iterable[str], error: type[IntervaeError] = UsageError
+) -> IntervaeError:
+    """Return the error for an unknown name, with close matches and all known names."""
     names = sorted(known)
-    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
-    everything = f"nown: {', '.join(names) or '(none)'}"
-    hint = f"did you mean {' or '.join(map(repr, near))}? K{everything}" if near else f"k{everything}"
-    return error(f"unknown {what} {name!r}; {hint}.")
+    close = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+    listing = ", ".join(names) or "(none)"
+    if close:
+        question = f"did you mean {' or '.join(map(repr, close))}?"
+        return error(f"unknown {what} {name!r}; {question} Known: {listing}.")
+    return error(f"unknown {what} {name!r}; known: {listing}.")
+
+
+def abbreviate(items: Sequence[str], limit: int = 6) -> str:
+    """Return the first `limit` items joined by commas, and the total if there are more."""
+    shown = ", ".join(items[:limit])
+    return shown if len(items) <= limit else f"{shown}, ... ({len(items)} in all)"

@@ -1,4 +1,4 @@
-"""Writing files so that a crash, a full disk or a second reader never meets half of one."""
+"""Atomic writes, locks of run folders, and errors for files that cannot be read or written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from intervae.errors import RunError
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write to a temporary name beside `path`, flush it to the disk, then rename: `path` holds the old or the new bytes, never a mixture."""
+    """Write a file atomically: `path` holds the old or the new bytes, never a mixture.
+
+    The bytes go to a temporary file in the same folder, which is flushed and then renamed.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,34 +35,42 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """Temporary files that a process killed in the middle of `write_bytes` left in `folder`."""
-    return [path for path in folder.glob(".*.tmp") if path.name.removesuffix(".tmp").rpartition(".")[2].isdigit()]
+    """Return temporary files in `folder` of processes that were killed during `write_bytes`."""
+    return [
+        path
+        for path in folder.glob(".*.tmp")
+        if path.name.removesuffix(".tmp").rpartition(".")[2].isdigit()
+    ]
 
 
 @contextlib.contextmanager
 def only_writer(folder: Path | None) -> Iterator[None]:
-    """Hold a run's folder while it is trained, so that no second process writes into it; one that dies lets go of it.
+    """Lock a run folder during training, so that no second process writes into it.
 
-    Where there is no folder yet, or the system has no such locks, nothing is held.
+    The lock ends with the process. Nothing is locked if the folder does not exist yet or the
+    system has no such locks.
     """
-    held = None
+    lock = None
     try:
         import fcntl
 
         if folder is not None and folder.is_dir():
-            held = os.open(folder, os.O_RDONLY)
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = os.open(folder, os.O_RDONLY)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except ImportError:
         pass
-    except OSError as error:  # others than this one say that there are no locks here, or that the folder cannot be read
-        if held is not None and error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            os.close(held)
-            raise RunError(f"{folder} is being trained by another process; wait for its end, or choose another out= (--out).") from None
+    except OSError as error:  # other errors: no locks here, or a folder that cannot be read
+        if lock is not None and error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            os.close(lock)
+            raise RunError(
+                f"{folder} is being trained by another process; "
+                "wait for its end, or choose another out= (--out)."
+            ) from None
     try:
         yield
     finally:
-        if held is not None:
-            os.close(held)
+        if lock is not None:
+            os.close(lock)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -71,11 +82,17 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> RunError:
-    """One sentence for a write that failed."""
+    """Return the error for a write that failed."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return RunError(f"no space left to write {path}; free some and go on with resume=True (--resume): what was written before is intact.")
+        return RunError(
+            f"no space left to write {path}; free some and go on with resume=True (--resume): "
+            "what was written before is intact."
+        )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return RunError(f"{path.parent} cannot be written to ({error.strerror}); choose another folder or change its permissions.")
+        return RunError(
+            f"{path.parent} cannot be written to ({error.strerror}); "
+            "choose another folder or change its permissions."
+        )
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return RunError(f"{path.parent} is not a folder; choose another place for the output.")
     return RunError(f"{path} could not be written ({error.strerror or error}).")
@@ -86,6 +103,8 @@ def read_json(path: Path, what: str) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RunError(f"{path.parent} has no {path.name} ({what}), so it is not a complete run folder.") from None
+        raise RunError(
+            f"{path.parent} has no {path.name} ({what}), so it is not a complete run folder."
+        ) from None
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise RunError(f"{path} ({what}) cannot be read: {error}.") from None

@@ -1,4 +1,4 @@
-"""A CUDA graph captures every function of the causal layer, forward and backward, and replays it with new numbers."""
+"""CUDA graphs of the causal layer, forward and backward, replayed with new numbers."""
 
 from collections.abc import Callable
 
@@ -6,15 +6,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from intervae.causal import MaskLayer, kl_pushed_forward, log_det, polynomial, to_endogenous, to_exogenous, trace_exponential
+from intervae.causal import (
+    MaskLayer,
+    kl_pushed_forward,
+    log_det,
+    polynomial,
+    to_endogenous,
+    to_exogenous,
+    trace_exponential,
+)
+from normal_draws import draw_float32 as draw
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
 
 N, K, BATCH = 6, 3, 16
-
-
-def draw(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def weights(seed: int) -> Tensor:
@@ -39,12 +47,15 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Callable[[int], Tensor]]]] = 
     "log_det": (log_det, [weights]),
     "to_endogenous": (to_endogenous, [latents, weights]),
     "to_exogenous": (to_exogenous, [latents, weights]),
-    "kl_pushed_forward": (lambda m, v, w: kl_pushed_forward(m, v, w, 0.1, -0.3), [latents, latents, weights]),
+    "kl_pushed_forward": (
+        lambda m, v, w: kl_pushed_forward(m, v, w, 0.1, -0.3),
+        [latents, latents, weights],
+    ),
 }
 
 
 @pytest.mark.parametrize("name", [*CASES, "mask_layer"])
-def test_captured_once_and_replayed_with_other_numbers(name):
+def test_a_captured_graph_replays_with_other_numbers(name):
     function, makers = CASES[name] if name in CASES else (mask_layer(), [latents, weights])
     inputs = [make(seed).cuda().requires_grad_() for seed, make in enumerate(makers)]
 

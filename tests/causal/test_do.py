@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from intervae.causal.do import interventions, parse_do, propagate
+from intervae.causal.do import abduct, act, parse_do, predict
 from intervae.causal.graph import CausalGraph
 from intervae.errors import QueryError
 
@@ -14,22 +14,39 @@ NOISE = {name: np.array([1.0, 2.0, 3.0]) * 10**power for power, name in enumerat
 
 
 def mechanism(name: str, values: dict) -> np.ndarray:
-    """Every variable is twice the sum of its parents plus its noise."""
-    return 2 * sum((values[parent] for parent in GRAPH.parents(name)), start=np.zeros(3)) + NOISE[name]
+    """Twice the sum of the parents."""
+    return 2 * sum((values[parent] for parent in GRAPH.parents(name)), start=np.zeros(3))
+
+
+def equation(name: str, values: dict) -> np.ndarray:
+    return mechanism(name, values) + NOISE[name]
 
 
 def factual() -> dict:
     values: dict = {}
     for name in GRAPH.topological_order:
-        values[name] = mechanism(name, values)
+        values[name] = equation(name, values)
     return values
 
 
 def counterfactual(do: dict, values: dict | None = None) -> dict:
-    return propagate(values or factual(), GRAPH.topological_order, GRAPH.parents, mechanism, interventions(do, GRAPH.names))
+    return predict(GRAPH, equation, act(do, GRAPH.names), values or factual())
 
 
-# ---- propagate ------------------------------------------------------------------------------------------------------
+# ---- abduct -------------------------------------------------------------------------------------
+def test_abduction_recovers_the_noises():
+    noises = abduct(factual(), mechanism)
+    assert noises.keys() == NOISE.keys()
+    assert all(np.array_equal(noises[name], NOISE[name]) for name in NOISE)
+
+
+def test_the_three_steps_without_do_give_back_the_values():
+    noises = abduct(factual(), mechanism)
+    again = predict(GRAPH, lambda name, values: mechanism(name, values) + noises[name], act({}, ()))
+    assert all(np.array_equal(again[name], value) for name, value in factual().items())
+
+
+# ---- predict ------------------------------------------------------------------------------------
 def test_hard_intervention_reaches_the_descendants_with_their_own_noise():
     after = counterfactual({"b": 7.0})
     assert after["b"].tolist() == [7.0, 7.0, 7.0]
@@ -42,18 +59,20 @@ def test_a_hard_intervention_cuts_the_variable_from_its_causes():
     assert after["c"].tolist() == [10.0 + noise for noise in NOISE["c"]]
 
 
-def test_what_is_no_descendant_is_the_very_same_object():
+def test_a_non_descendant_stays_the_same_object():
     before = factual()
     after = counterfactual({"b": 7.0}, before)
     assert all(after[name] is before[name] for name in "ace")
     assert all(after[name] is not before[name] for name in "bd")
-    assert all(np.array_equal(before[name], value) for name, value in factual().items())  # and the input dict is untouched
+    assert all(
+        np.array_equal(before[name], value) for name, value in factual().items()
+    )  # and the input dict is untouched
 
 
-def test_nothing_done_changes_nothing():
+def test_an_empty_do_changes_nothing():
     before = factual()
     for do in (None, {}):
-        after = propagate(before, GRAPH.topological_order, GRAPH.parents, mechanism, interventions(do, GRAPH.names))
+        after = predict(GRAPH, equation, act(do, GRAPH.names), before)
         assert after is not before
         assert all(after[name] is before[name] for name in GRAPH.names)
 
@@ -62,7 +81,9 @@ def test_soft_intervention_changes_the_value_the_variable_would_have_had():
     after = counterfactual({"b": lambda v: v + 5})
     assert np.array_equal(after["b"], factual()["b"] + 5)
     assert np.array_equal(after["d"], factual()["d"] + 10)
-    both = counterfactual({"a": 0.0, "b": lambda v: v + 5})  # b is recomputed under a = 0 first, then shifted
+    both = counterfactual(
+        {"a": 0.0, "b": lambda v: v + 5}
+    )  # b is recomputed under a = 0 first, then shifted
     assert np.array_equal(both["b"], NOISE["b"] + 5)
 
 
@@ -71,26 +92,32 @@ def test_order_of_the_dict_does_not_matter():
     results = [counterfactual(dict(order)) for order in itertools.permutations(do.items())]
     for result in results[1:]:
         assert all(np.array_equal(result[name], results[0][name]) for name in GRAPH.names)
-    assert results[0]["d"].tolist() == [2 * (2 * b + noise) for b, noise in zip([1.0, 2.0, 3.0], NOISE["d"], strict=True)]
+    assert results[0]["d"].tolist() == [
+        2 * (2 * b + noise) for b, noise in zip([1.0, 2.0, 3.0], NOISE["d"], strict=True)
+    ]
 
 
-def test_only_what_is_reached_is_recomputed_and_once():
-    asked = []
+def test_only_descendants_are_recomputed_and_once():
+    computed = []
 
     def recompute(name, values):
-        asked.append(name)
-        return mechanism(name, values)
+        computed.append(name)
+        return equation(name, values)
 
-    propagate(factual(), GRAPH.topological_order, GRAPH.parents, recompute, interventions({"a": 0.0}, GRAPH.names))
-    assert sorted(asked) == ["b", "c", "d"]
-    asked.clear()
-    propagate(factual(), GRAPH.topological_order, GRAPH.parents, recompute, interventions({"e": 0.0}, GRAPH.names))
-    assert asked == []
+    predict(GRAPH, recompute, act({"a": 0.0}, GRAPH.names), factual())
+    assert sorted(computed) == ["b", "c", "d"]
+    computed.clear()
+    predict(GRAPH, recompute, act({"e": 0.0}, GRAPH.names), factual())
+    assert computed == []
 
 
-# ---- interventions --------------------------------------------------------------------------------------------------
+# ---- act ----------------------------------------------------------------------------------------
 def test_one_value_per_sample():
-    for values in ([1.0, 2.0, 3.0], np.array([1, 2, 3]), torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16)):
+    for values in (
+        [1.0, 2.0, 3.0],
+        np.array([1, 2, 3]),
+        torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16),
+    ):
         assert counterfactual({"b": values})["b"].tolist() == [1.0, 2.0, 3.0]
 
 
@@ -100,28 +127,31 @@ def test_a_wrong_number_of_values_is_refused(count):
         counterfactual({"b": np.zeros(count)})
 
 
-def test_an_unknown_name_is_told_the_known_ones():
+def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(QueryError, match=r"'ligth'.*did you mean 'light'\?.*Known: light, shadow"):
-        interventions({"ligth": 1.0}, ["shadow", "light"])
+        act({"ligth": 1.0}, ["shadow", "light"])
     with pytest.raises(QueryError, match="known: light, shadow"):
-        interventions({"zzz": 1.0}, ["shadow", "light"])
+        act({"zzz": 1.0}, ["shadow", "light"])
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1.0, float("nan"), 2.0], torch.tensor(float("nan")), None])
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), [1.0, float("nan"), 2.0], torch.tensor(float("nan")), None],
+)
 def test_a_value_that_is_not_finite_is_refused_at_once(value):
     with pytest.raises(QueryError, match="not finite"):
-        interventions({"b": value}, GRAPH.names)
+        act({"b": value}, GRAPH.names)
 
 
 @pytest.mark.parametrize("value", ["bright", {"a": 1}, 1 + 2j, [[1.0], [2.0, 3.0]]])
-def test_what_is_no_number_is_refused_at_once(value):
+def test_a_value_that_is_no_number_is_refused_at_once(value):
     with pytest.raises(QueryError, match="not a number"):
-        interventions({"b": value}, GRAPH.names)
+        act({"b": value}, GRAPH.names)
 
 
 def test_a_table_of_values_is_refused():
     with pytest.raises(QueryError, match=r"shape \(3, 1\)"):
-        interventions({"b": np.zeros((3, 1))}, GRAPH.names)
+        act({"b": np.zeros((3, 1))}, GRAPH.names)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +164,7 @@ def test_a_table_of_values_is_refused():
         (lambda v: v[:, None], r"shape \(3, 1\)"),
     ],
 )
-def test_what_a_callable_returns_is_checked(function, message):
+def test_the_result_of_a_callable_is_checked(function, message):
     with pytest.raises(QueryError, match=f"'b'.*{message}"):
         counterfactual({"b": function})
 
@@ -156,21 +186,24 @@ def test_a_callable_that_works_in_place_does_not_touch_the_factual_value():
     assert np.array_equal(after["b"], factual()["b"] + 5)
     assert np.array_equal(before["b"], factual()["b"])
     tensor = torch.zeros(3)
-    assert interventions({"b": in_place}, "b")["b"](tensor).tolist() == [5.0, 5.0, 5.0]
+    assert act({"b": in_place}, "b")["b"](tensor).tolist() == [5.0, 5.0, 5.0]
     assert tensor.tolist() == [0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("value", [2.5, np.full(3, 2.5), torch.full((3,), 2.5), lambda v: 2.5, lambda v: v.double() * 0 + 2.5])
+@pytest.mark.parametrize(
+    "value",
+    [2.5, np.full(3, 2.5), torch.full((3,), 2.5), lambda v: 2.5, lambda v: v.double() * 0 + 2.5],
+)
 def test_tensors_stay_tensors_of_their_dtype(dtype, value):
-    after = interventions({"b": value}, "b")["b"](torch.zeros(3, dtype=dtype))
+    after = act({"b": value}, "b")["b"](torch.zeros(3, dtype=dtype))
     assert after.dtype == dtype
     assert after.tolist() == [2.5, 2.5, 2.5]
 
 
 @pytest.mark.parametrize("value", [2.5, np.full(3, 2.5), lambda v: 2.5, lambda v: v + 2.5])
-def test_arrays_keep_a_floating_dtype_and_integers_are_not_cut_off(value):
-    change = interventions({"b": value}, "b")["b"]
+def test_arrays_keep_a_floating_dtype_and_integers_become_floats(value):
+    change = act({"b": value}, "b")["b"]
     assert change(np.zeros(3, dtype=np.float32)).dtype == np.float32
     assert change(np.zeros(3, dtype=np.int64)).tolist() == [2.5, 2.5, 2.5]
     assert change(torch.zeros(3, dtype=torch.int64)).tolist() == [2.5, 2.5, 2.5]
@@ -178,49 +211,66 @@ def test_arrays_keep_a_floating_dtype_and_integers_are_not_cut_off(value):
 
 def test_gradients_flow_through_a_soft_intervention():
     current = torch.ones(3, requires_grad=True)
-    interventions({"b": lambda v: 3 * v}, "b")["b"](current).sum().backward()
+    act({"b": lambda v: 3 * v}, "b")["b"](current).sum().backward()
     assert current.grad.tolist() == [3.0, 3.0, 3.0]
 
 
 def test_the_result_of_a_hard_intervention_can_be_written_to():
     target = np.array([1.0, 2.0, 3.0])
-    after = interventions({"b": target}, "b")["b"](np.zeros(3))
+    after = act({"b": target}, "b")["b"](np.zeros(3))
     after[0] = 9
     assert target.tolist() == [1.0, 2.0, 3.0]
-    spread = interventions({"b": 1.0}, "b")["b"](torch.zeros(3))
+    spread = act({"b": 1.0}, "b")["b"](torch.zeros(3))
     spread[0] = 9  # not three views of one number
     assert spread.tolist() == [9.0, 1.0, 1.0]
 
 
-# ---- words ----------------------------------------------------------------------------------------------------------
-WORDS = {"b": ("Left", "right"), "e": ("1", "2"), "a": ()}
+# ---- categories ---------------------------------------------------------------------------------
+CATEGORIES = {"b": ("Left", "right"), "e": ("1", "2"), "a": ()}
 
 
 @pytest.mark.parametrize(
     ("name", "text", "code"),
-    [("b", "Left", 0), ("b", " right ", 1), ("b", "RIGHT", 1), ("b", "1", 1), ("b", "0.5", 0.5), ("e", "1", 0), ("e", "2", 1)],
+    [
+        ("b", "Left", 0),
+        ("b", " right ", 1),
+        ("b", "RIGHT", 1),
+        ("b", "1", 1),
+        ("b", "0.5", 0.5),
+        ("e", "1", 0),
+        ("e", "2", 1),
+    ],
 )
 def test_a_category_stands_for_its_code_and_a_number_for_itself(name, text, code):
-    assert interventions({name: text}, GRAPH.names, WORDS)[name](np.zeros(3)).tolist() == [code] * 3
-    assert parse_do([f"{name}={text}"], WORDS) == {name: code}
+    assert act({name: text}, GRAPH.names, CATEGORIES)[name](np.zeros(3)).tolist() == [code] * 3
+    assert parse_do([f"{name}={text}"], CATEGORIES) == {name: code}
 
 
-def test_letters_that_differ_in_case_only_must_be_written_exactly():
+def test_categories_that_differ_only_in_case_are_matched_exactly():
     cases = {"b": ("m", "M")}
     assert parse_do(["b=M"], cases) == {"b": 1}
     assert parse_do(["b=m"], cases) == {"b": 0}
 
 
-def test_a_word_that_is_no_category_is_told_them():
-    for ask in (lambda: interventions({"b": "rigth"}, GRAPH.names, WORDS), lambda: parse_do(["b=rigth"], WORDS)):
-        with pytest.raises(QueryError, match=r"unknown category of 'b' in do\(\) 'rigth'; did you mean 'right'\? Known: Left, right"):
-            ask()
-    for ask in (lambda: interventions({"a": "much"}, GRAPH.names, WORDS), lambda: parse_do(["a=much"], WORDS)):
+def test_an_unknown_category_lists_the_known_ones():
+    for call in (
+        lambda: act({"b": "rigth"}, GRAPH.names, CATEGORIES),
+        lambda: parse_do(["b=rigth"], CATEGORIES),
+    ):
+        with pytest.raises(
+            QueryError,
+            match=r"category of 'b' in do\(\) 'rigth'; did you mean 'right'\? Known: Left, right",
+        ):
+            call()
+    for call in (
+        lambda: act({"a": "much"}, GRAPH.names, CATEGORIES),
+        lambda: parse_do(["a=much"], CATEGORIES),
+    ):
         with pytest.raises(QueryError, match=r"'much'.* is not a number"):
-            ask()
+            call()
 
 
-# ---- the command line's form ----------------------------------------------------------------------------------------
+# ---- the command line ---------------------------------------------------------------------------
 def test_parse_do():
     assert parse_do(["light=40", " pendulum = -1e1 "]) == {"light": 40.0, "pendulum": -10.0}
     assert parse_do([]) == {}

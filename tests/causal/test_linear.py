@@ -4,21 +4,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intervae.causal.linear import structural_matrix, to_endogenous, to_exogenous
-
-
-def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+from normal_draws import draw
 
 
 def test_weights_row_is_the_cause_and_column_the_effect():
-    """The chain 0 -(2)-> 1 -(3)-> 2: a unit of noise at 0 arrives as 2 at 1 and as 6 at 2; noise at 2 stays there."""
+    """Chain 0 -(2)-> 1 -(3)-> 2: noise of 1 at 0 adds 2 at 1 and 6 at 2; noise at 2 stays."""
     weights = torch.zeros(3, 3, dtype=torch.float64)
     weights[0, 1], weights[1, 2] = 2.0, 3.0
     at_first = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)[:, None]
     at_last = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)[:, None]
     assert to_endogenous(at_first, weights).flatten().tolist() == [1.0, 2.0, 6.0]
     assert to_endogenous(at_last, weights).flatten().tolist() == [0.0, 0.0, 1.0]
-    assert to_exogenous(torch.tensor([[1.0], [2.0], [6.0]], dtype=torch.float64), weights).flatten().tolist() == [1.0, 0.0, 0.0]
+    assert to_exogenous(
+        torch.tensor([[1.0], [2.0], [6.0]], dtype=torch.float64), weights
+    ).flatten().tolist() == [1.0, 0.0, 0.0]
 
 
 def test_solution_satisfies_the_structural_equation_variable_by_variable():
@@ -27,26 +26,38 @@ def test_solution_satisfies_the_structural_equation_variable_by_variable():
     exogenous = draw(7, n, k)
     z = torch.zeros_like(exogenous)
     for i in range(n):  # causes first
-        z[:, i] = exogenous[:, i] + sum((weights[j, i] * z[:, j] for j in range(i)), start=torch.zeros(7, k, dtype=torch.float64))
+        z[:, i] = exogenous[:, i] + sum(
+            (weights[j, i] * z[:, j] for j in range(i)),
+            start=torch.zeros(7, k, dtype=torch.float64),
+        )
     torch.testing.assert_close(to_endogenous(exogenous, weights), z, rtol=1e-12, atol=1e-12)
 
 
 @settings(deadline=None, max_examples=40)
-@given(n=st.integers(1, 8), k=st.integers(1, 4), batch=st.lists(st.integers(1, 3), max_size=2), seed=st.integers(0, 10**6))
+@given(
+    n=st.integers(1, 8),
+    k=st.integers(1, 4),
+    batch=st.lists(st.integers(1, 3), max_size=2),
+    seed=st.integers(0, 10**6),
+)
 def test_round_trips_for_any_batch_shape_and_cyclic_weights(n, k, batch, seed):
     weights = 0.4 * draw(n, n, seed=seed) / n**0.5  # cycles allowed, gain below 1
     exogenous = draw(*batch, n, k, seed=seed + 1)
     endogenous = to_endogenous(exogenous, weights)
     assert endogenous.shape == exogenous.shape
     torch.testing.assert_close(to_exogenous(endogenous, weights), exogenous, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(to_endogenous(to_exogenous(exogenous, weights), weights), exogenous, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        to_endogenous(to_exogenous(exogenous, weights), weights), exogenous, rtol=1e-10, atol=1e-10
+    )
 
 
 def test_equals_the_inverse_matrix_in_both_precisions():
     weights = 0.3 * draw(4, 4, seed=2)
     exogenous = draw(6, 4, 2)
     inverse = torch.linalg.inv(torch.eye(4, dtype=torch.float64) - weights.T)
-    torch.testing.assert_close(to_endogenous(exogenous, weights), inverse @ exogenous, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        to_endogenous(exogenous, weights), inverse @ exogenous, rtol=1e-12, atol=1e-12
+    )
     single = to_endogenous(exogenous.float(), weights.float())
     assert single.dtype == torch.float32
     torch.testing.assert_close(single.double(), inverse @ exogenous, rtol=1e-5, atol=1e-5)
@@ -79,7 +90,9 @@ def test_many_models_at_once_under_vmap():
     exogenous = draw(5, 7, 4, 2, seed=7)
     for function in (to_endogenous, to_exogenous):
         one_by_one = torch.stack([function(e, w) for e, w in zip(exogenous, weights, strict=True)])
-        torch.testing.assert_close(torch.func.vmap(function)(exogenous, weights), one_by_one, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(
+            torch.func.vmap(function)(exogenous, weights), one_by_one, rtol=1e-10, atol=1e-12
+        )
 
 
 def test_half_precision_noise_is_solved_in_the_precision_of_the_weights():
@@ -90,13 +103,13 @@ def test_half_precision_noise_is_solved_in_the_precision_of_the_weights():
     torch.testing.assert_close(z, to_endogenous(exogenous.float(), weights))
 
 
-def test_a_cycle_of_gain_one_has_no_solution_and_says_so_in_the_numbers():
+def test_a_cycle_of_gain_one_gives_inf_or_nan():
     weights = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     assert not to_endogenous(torch.ones(2, 1), weights).isfinite().all()
 
 
 @pytest.mark.parametrize("function", [to_endogenous, to_exogenous])
-def test_inputs_are_left_alone(function):
+def test_inputs_are_not_modified(function):
     values, weights = draw(3, 4, 2), draw(4, 4).triu(1)
     before = values.clone(), weights.clone()
     function(values, weights)

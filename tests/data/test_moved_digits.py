@@ -1,4 +1,4 @@
-"""Turned and shifted digits against the law, against whole-pixel shifts and quarter turns, and measured back from the picture."""
+"""Rotated and shifted digits against their law, exact movements, and their measurement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from test_readers import make_mnist
+from mnist_files import make_mnist
 
 from intervae.data import load_data, reload
 from intervae.data.simulators import MovedDigits
@@ -16,24 +16,24 @@ from intervae.errors import DataError, UsageError
 RNG = np.random.default_rng(0)
 
 
-def strokes() -> np.ndarray:
-    """(10, 2, 28, 28): smooth, lopsided blots within the middle of the picture, no two alike."""
+def draw_blobs() -> np.ndarray:
+    """(10, 2, 28, 28) smooth asymmetric blobs near the centre, no two equal."""
     y, x = np.mgrid[:28, :28]
     out = np.zeros((10, 2, 28, 28))
-    for picture in out.reshape(-1, 28, 28):
+    for image in out.reshape(-1, 28, 28):
         for _ in range(4):
             cx, cy = RNG.uniform(9, 19, 2)
-            picture += 200 * np.exp(-((x - cx) ** 2 + (y - cy) ** 2) / RNG.uniform(3, 10))
+            image += 200 * np.exp(-((x - cx) ** 2 + (y - cy) ** 2) / RNG.uniform(3, 10))
     return out.clip(0, 255).astype(np.uint8)
 
 
-PICTURES = strokes()
-TURN, SHIFT = MovedDigits(PICTURES), MovedDigits(PICTURES, move="shift")
+IMAGES = draw_blobs()
+ROTATION, SHIFT = MovedDigits(IMAGES), MovedDigits(IMAGES, move="shift")
 
 
-def test_the_column_moves_the_digit_by_the_law_and_its_noise():
-    noises = TURN.sample_exogenous(5000, np.random.default_rng(1))
-    values = TURN.simulate(noises)
+def test_the_movement_is_the_law_plus_noise():
+    noises = ROTATION.sample_exogenous(5000, np.random.default_rng(1))
+    values = ROTATION.simulate(noises)
     angle, digit = values[:, 2], values[:, 3]
     np.testing.assert_allclose(values[:, 0] - 0.9 * angle**2, noises[:, 0])
     assert angle.min() >= 0
@@ -44,56 +44,69 @@ def test_the_column_moves_the_digit_by_the_law_and_its_noise():
     shifted = SHIFT.sample_exogenous(5000, np.random.default_rng(1))
     values = SHIFT.simulate(shifted)
     assert (values[:, 0] - values[:, 2]).std() == pytest.approx(np.sqrt(2), rel=0.05)
-    bent = MovedDigits(PICTURES, move="shift", law="tanh", noise=0)
-    np.testing.assert_allclose(bent.simulate(shifted * [0, 1, 1, 1])[:, 0], 6 * np.tanh(shifted[:, 2] / 3))
+    curved = MovedDigits(IMAGES, move="shift", law="tanh", noise=0)
+    np.testing.assert_allclose(
+        curved.simulate(shifted * [0, 1, 1, 1])[:, 0], 6 * np.tanh(shifted[:, 2] / 3)
+    )
 
 
-def test_edges_point_from_the_columns_to_the_latents():
-    assert [(a, b) for a, b, _ in TURN.graph.edges] == [("angle", "rotation"), ("digit", "shape")]
-    assert TURN.graph.names == ("rotation", "shape", "angle", "digit")
+def test_columns_cause_the_latents():
+    assert [(a, b) for a, b, _ in ROTATION.graph.edges] == [
+        ("angle", "rotation"),
+        ("digit", "shape"),
+    ]
+    assert ROTATION.graph.names == ("rotation", "shape", "angle", "digit")
     assert [(a, b) for a, b, _ in SHIFT.graph.edges] == [("offset", "shift"), ("digit", "shape")]
 
 
-def test_a_quarter_turn_is_anticlockwise_and_a_shift_downwards():
+def test_rotation_is_anticlockwise_and_shift_is_downwards():
     shapes = np.arange(20)
-    quarter = TURN.render(np.stack([np.full(20, 90.0), shapes, shapes * 0, shapes * 0], 1))
-    np.testing.assert_allclose(quarter[:, 0].astype(int), np.rot90(PICTURES.reshape(-1, 28, 28), axes=(1, 2)), atol=1)
-    down = SHIFT.render(np.stack([np.full(20, 3.0), shapes, shapes * 0, shapes * 0], 1))[:, 0].astype(int)
-    np.testing.assert_allclose(down[:, 3:], PICTURES.reshape(-1, 28, 28)[:, :-3], atol=1)
+    quarter = ROTATION.render(np.stack([np.full(20, 90.0), shapes, shapes * 0, shapes * 0], 1))
+    np.testing.assert_allclose(
+        quarter[:, 0].astype(int), np.rot90(IMAGES.reshape(-1, 28, 28), axes=(1, 2)), atol=1
+    )
+    down = SHIFT.render(np.stack([np.full(20, 3.0), shapes, shapes * 0, shapes * 0], 1))[
+        :, 0
+    ].astype(int)
+    np.testing.assert_allclose(down[:, 3:], IMAGES.reshape(-1, 28, 28)[:, :-3], atol=1)
     assert down[:, :3].max() == 0
     half = SHIFT.render(np.stack([np.full(20, -0.5), shapes, shapes * 0, shapes * 0], 1))[:, 0]
-    flat = PICTURES.reshape(-1, 28, 28).astype(float)
+    flat = IMAGES.reshape(-1, 28, 28).astype(float)
     np.testing.assert_allclose(half[:, :-1], (flat[:, :-1] + flat[:, 1:]) / 2, atol=0.6)
 
 
 @pytest.mark.parametrize("size", [28, 20])
-@pytest.mark.parametrize(("simulator", "within"), [(TURN, 1.0), (SHIFT, 0.15)])
-def test_the_movement_is_measured_on_pictures_also_on_faint_and_noisy_ones(simulator, within, size):
+@pytest.mark.parametrize(("simulator", "within"), [(ROTATION, 1.0), (SHIFT, 0.15)])
+def test_movements_are_measured_also_on_faint_and_noisy_images(simulator, within, size):
     values = simulator.simulate(simulator.sample_exogenous(80, np.random.default_rng(2)))
     images = simulator.render(values, size=size)
     assert np.abs(simulator.measure(images, values[:, 1]) - values[:, 0]).max() < within
-    spoilt = torch.tensor(images).float() / 255 * 0.4 + 0.2 + 0.03 * torch.randn(images.shape, generator=torch.Generator().manual_seed(0))
-    assert np.median(np.abs(simulator.measure(spoilt, values[:, 1]) - values[:, 0])) < 2 * within
-    wrong = simulator.measure(images, (values[:, 1] + 2) % 20)  # another digit's picture does not fit
+    degraded = (
+        torch.tensor(images).float() / 255 * 0.4
+        + 0.2
+        + 0.03 * torch.randn(images.shape, generator=torch.Generator().manual_seed(0))
+    )
+    assert np.median(np.abs(simulator.measure(degraded, values[:, 1]) - values[:, 0])) < 2 * within
+    wrong = simulator.measure(images, (values[:, 1] + 2) % 20)  # compared with another digit
     assert np.abs(wrong - values[:, 0]).mean() > within
 
 
-def test_a_blank_picture_has_no_movement():
-    assert np.isnan(TURN.measure(np.zeros((2, 1, 28, 28), np.uint8), [0, 3])).all()
+def test_a_blank_image_has_no_movement():
+    assert np.isnan(ROTATION.measure(np.zeros((2, 1, 28, 28), np.uint8), [0, 3])).all()
 
 
-def test_do_on_the_column_turns_the_same_digit_and_on_the_digit_shows_another_as_far_turned():
-    noises = TURN.sample_exogenous(40, np.random.default_rng(3))
-    before = TURN.simulate(noises)
-    images, values = TURN.counterfactual(noises, {"angle": 8.0})
+def test_do_of_the_angle_rotates_and_do_of_the_digit_replaces_the_shape():
+    noises = ROTATION.sample_exogenous(40, np.random.default_rng(3))
+    before = ROTATION.simulate(noises)
+    images, values = ROTATION.counterfactual(noises, {"angle": 8.0})
     np.testing.assert_allclose(values[:, 0], 0.9 * 64 + noises[:, 0])
     np.testing.assert_array_equal(values[:, [1, 3]], before[:, [1, 3]])
-    assert np.abs(TURN.measure(images, values[:, 1]) - values[:, 0]).max() < 1
-    _, values = TURN.counterfactual(noises, {"digit": 4.0})
+    assert np.abs(ROTATION.measure(images, values[:, 1]) - values[:, 0]).max() < 1
+    _, values = ROTATION.counterfactual(noises, {"digit": 4.0})
     assert set(values[:, 1]) == {8, 9}
     np.testing.assert_array_equal(values[:, [0, 2]], before[:, [0, 2]])
     with pytest.raises(DataError, match=r"'shape' must be a whole number from 0 to 19"):
-        TURN.counterfactual(noises, {"digit": 10.0})
+        ROTATION.counterfactual(noises, {"digit": 10.0})
 
 
 @pytest.fixture
@@ -102,13 +115,16 @@ def home(tmp_path, monkeypatch):
     return make_mnist(tmp_path / "mnist")
 
 
-@pytest.mark.parametrize(("name", "columns"), [("mnist-rotation", ("angle", "digit")), ("mnist-shift", ("offset", "digit"))])
-def test_the_data_are_made_of_the_first_pictures_of_each_digit(home, name, columns):
-    pictures, _ = home
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [("mnist-rotation", ("angle", "digit")), ("mnist-shift", ("offset", "digit"))],
+)
+def test_data_use_the_first_images_of_each_digit(home, name, columns):
+    images, _ = home
     data = load_data(name, samples=60, each=2, first=1, noise=0.0)
     assert data.names == columns
     assert data.spec.variable("digit").kind == "categorical"
-    np.testing.assert_array_equal(data.simulator.pictures.reshape(10, 2, 28, 28)[4], pictures[[14, 24]])
+    np.testing.assert_array_equal(data.simulator.images.reshape(10, 2, 28, 28)[4], images[[14, 24]])
     values = data.simulator.simulate(data.train.fields["exogenous"].numpy())
     np.testing.assert_array_equal(data.train.images, data.simulator.render(values))
     np.testing.assert_allclose(data.train.fields["latents"], values[:, :2], rtol=1e-6)
@@ -118,9 +134,12 @@ def test_the_data_are_made_of_the_first_pictures_of_each_digit(home, name, colum
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
-        ({"each": 5}, "each=5 pictures of every digit from the 0th on are not in the training file"),
+        (
+            {"each": 5},
+            "each=5 from first=0 exceeds the images of some digit; use a smaller each or first.",
+        ),
         ({"each": 0}, "each=0 must be a whole number, 1 or more"),
         ({"size": (20, 28)}, "moved digits are square"),
         ({"noise": -1.0}, "noise=-1.0 must be a number, 0 or more"),
@@ -128,15 +147,23 @@ def test_the_data_are_made_of_the_first_pictures_of_each_digit(home, name, colum
         ({"law": "cube"}, "law of shift"),
     ],
 )
-def test_what_cannot_be_made_is_refused(home, options, said):
-    with pytest.raises(UsageError, match=said):
+def test_invalid_options_are_refused(home, options, message):
+    with pytest.raises(UsageError, match=message):
         load_data("mnist-shift", **options)
 
 
-@pytest.mark.skipif(not os.path.isdir(os.path.join(os.environ.get("INTERVAE_DATA", "."), "mnist")), reason="INTERVAE_DATA with MNIST is not set")
+@pytest.mark.skipif(
+    not os.path.isdir(os.path.join(os.environ.get("INTERVAE_DATA", "."), "mnist")),
+    reason="INTERVAE_DATA with MNIST is not set",
+)
 @pytest.mark.parametrize(("name", "within"), [("mnist-rotation", 0.5), ("mnist-shift", 0.1)])
-def test_real_digits_are_measured_as_they_were_moved(name, within):
+def test_movements_of_mnist_digits_are_measured(name, within):
     data = load_data(name)
     latents = data.test.fields["latents"]
     assert (len(data.train), len(data.validation), len(data.test)) == (720, 80, 200)
-    assert np.abs(data.simulator.measure(data.test.images, latents[:, 1]) - latents[:, 0].numpy()).max() < within
+    assert (
+        np.abs(
+            data.simulator.measure(data.test.images, latents[:, 1]) - latents[:, 0].numpy()
+        ).max()
+        < within
+    )

@@ -1,4 +1,4 @@
-"""The readers on the published files, where INTERVAE_DATA names a folder that has them."""
+"""The readers on the published files in the folder INTERVAE_DATA."""
 
 from __future__ import annotations
 
@@ -38,16 +38,21 @@ def test_omniglot_is_bright_ink_on_black():
     assert float(data.train.images.float().max()) > 250
 
 
-def test_celeba_faces_and_the_known_shares_of_their_attributes():
+def test_celeba_has_the_published_attribute_frequencies():
     data = real("celeba", samples=400, size=32)
     assert data.spec.image_shape == (3, 32, 32)
-    shares = dict(zip(data.names, data.train.labels.mean(0).tolist(), strict=True))
-    for name, share in {"gender": 0.42, "smile": 0.48, "eyes_open": 0.885, "mouth_open": 0.48}.items():  # of all of CelebA
-        assert abs(shares[name] - share) < 0.1, name
+    frequencies = dict(zip(data.names, data.train.labels.mean(0).tolist(), strict=True))
+    for name, frequency in {
+        "gender": 0.42,
+        "smile": 0.48,
+        "eyes_open": 0.885,
+        "mouth_open": 0.48,
+    }.items():  # of all of CelebA
+        assert abs(frequencies[name] - frequency) < 0.1, name
 
 
-def test_the_dsprites_subset_shows_shapes_of_the_stated_size_and_place():
-    """The mean place of the white pixels follows position_x and position_y, and their number grows with the scale, squared."""
+def test_the_dsprites_subset_shows_shapes_as_labelled():
+    """The mean position of white pixels follows the labels, their number the squared scale."""
     data = real("dsprites", file="downsampled")
     grid = data.grid
     assert grid is not None
@@ -65,14 +70,17 @@ def test_the_dsprites_subset_shows_shapes_of_the_stated_size_and_place():
 
 
 @pytest.mark.slow
-def test_the_whole_of_dsprites_agrees_with_the_published_subset():
-    whole, subset = real("dsprites"), real("dsprites", file="downsampled")
-    assert whole.grid is not None
+def test_the_full_dsprites_agrees_with_the_published_subset():
+    full, subset = real("dsprites"), real("dsprites", file="downsampled")
+    assert full.grid is not None
     assert subset.grid is not None
-    assert whole.grid.factor_sizes == (3, 6, 40, 32, 32)
+    assert full.grid.factor_sizes == (3, 6, 40, 32, 32)
     classes = subset.grid.draw(3000, np.random.default_rng(0))
-    in_whole = classes * [1, 1, 4, 2, 2]
-    np.testing.assert_allclose(whole.grid.values(in_whole), subset.grid.values(classes), atol=1e-6)
-    differ = (whole.grid.images(in_whole) != subset.grid.images(classes)).sum((1, 2, 3))
-    assert int((differ > 0).sum()) <= 3  # a rebuilt file may be off by a pixel in about one picture of ten thousand
+    full_classes = classes * [1, 1, 4, 2, 2]
+    np.testing.assert_allclose(
+        full.grid.values(full_classes), subset.grid.values(classes), atol=1e-6
+    )
+    differ = (full.grid.images(full_classes) != subset.grid.images(classes)).sum((1, 2, 3))
+    # a rebuilt file may differ by a pixel in about one image of ten thousand
+    assert int((differ > 0).sum()) <= 3
     assert int(differ.max()) <= 1

@@ -1,4 +1,4 @@
-"""The Sachs table: read as it is stored, and refused in one sentence where it is not there or not itself."""
+"""The Sachs table: read as stored; a missing or broken file is an error."""
 
 from pathlib import Path
 
@@ -16,18 +16,28 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "sachs" / "sachs.npz"
 
 
-def test_columns_names_and_graph_come_as_stored(home: Path) -> None:
+def test_columns_names_and_graph_are_read_as_stored(home: Path) -> None:
     cells = np.random.default_rng(0).normal(size=(60, 3))
     edges = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]], dtype=np.uint8)
-    np.savez(home, observational=cells, all_conditions=np.tile(cells, (2, 1)), names=np.array(["raf", "mek", "erk"]), dag17=edges, graph20=edges.T)
+    np.savez(
+        home,
+        observational=cells,
+        all_conditions=np.tile(cells, (2, 1)),
+        names=np.array(["raf", "mek", "erk"]),
+        dag17=edges,
+        graph20=edges.T,
+    )
     table = load_sachs()
     np.testing.assert_array_equal(table.columns, cells)
     assert [edge[:2] for edge in table.graph.edges] == [("raf", "mek"), ("mek", "erk")]
     assert len(load_sachs("all_conditions").columns) == 120
-    assert [edge[:2] for edge in load_sachs(graph="graph20").graph.edges] == [("mek", "raf"), ("erk", "mek")]
+    assert [edge[:2] for edge in load_sachs(graph="graph20").graph.edges] == [
+        ("mek", "raf"),
+        ("erk", "mek"),
+    ]
 
 
-def test_what_is_not_there_or_not_the_table_is_told(home: Path) -> None:
+def test_a_missing_or_wrong_file_is_an_error(home: Path) -> None:
     with pytest.raises(DataError, match=r"no sachs.npz"):
         load_sachs()
     np.savez(home, observational=np.zeros((4, 2)))

@@ -1,4 +1,4 @@
-"""Sprites from a tiny file: every clip keeps its character and sequence, sizes are averages, characters stay in one split; and the real file."""
+"""Clips of Sprites from a small file: labels, sizes, splits by character; and the real file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+from all_samples import all_samples
 from PIL import Image
 
-from intervae.data import Dataset, load_data, reload
+from intervae.data import load_data, reload
 from intervae.data.readers.sprites import FILE
 from intervae.errors import DataError, UsageError
 
@@ -27,12 +27,14 @@ def home(tmp_path, monkeypatch) -> Path:
 
 
 def write(path: Path, **changes: np.ndarray | None) -> dict[str, np.ndarray]:
-    """A file with the keys of the real one whose frames are noise, so that no two clips are alike."""
+    """Write a file with the keys of the real one; the frames are noise, all different."""
     rng = np.random.default_rng(0)
     arrays = {
         "frames": rng.integers(0, 50, (len(SEQUENCES), 8, CHARACTERS, 64, 64)).astype(np.uint8),
         "palette": rng.integers(0, 256, (50, 3)).astype(np.uint8),
-        "attributes": np.stack([np.arange(CHARACTERS) % 3, np.arange(CHARACTERS) // 3], axis=1).astype(np.uint8),
+        "attributes": np.stack(
+            [np.arange(CHARACTERS) % 3, np.arange(CHARACTERS) // 3], axis=1
+        ).astype(np.uint8),
         "attribute_names": np.array(["body", "hair"]),
         "sequences": np.array(SEQUENCES),
         "train": np.arange(CHARACTERS) % 4 != 1,
@@ -43,19 +45,14 @@ def write(path: Path, **changes: np.ndarray | None) -> dict[str, np.ndarray]:
 
 
 def clip(arrays: dict[str, np.ndarray], label: np.ndarray) -> np.ndarray:
-    """The frames (8, 3, 64, 64) of a row of labels, looked up as the file's README does."""
+    """Return the frames (8, 3, 64, 64) of a row of labels."""
     body, hair, action, direction = map(int, label)
     indices = arrays["frames"][2 * action + direction, :, 3 * hair + body]
     return arrays["palette"][indices].transpose(0, 3, 1, 2)
 
 
-def everything(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    splits = (data.train, data.validation, data.test)
-    return torch.cat([s.images for s in splits]).numpy(), torch.cat([s.labels for s in splits]).numpy()
-
-
 def test_every_clip_keeps_its_character_and_sequence(home, monkeypatch):
-    monkeypatch.setattr("intervae.data.readers.sprites.AT_ONCE", 5)  # so that there are several pieces
+    monkeypatch.setattr("intervae.data.readers.sprites.CHUNK", 5)  # several chunks
     arrays = write(home)
     data = load_data("sprites", size=64)
     assert data.names == ("body", "hair", "action", "direction")
@@ -64,68 +61,90 @@ def test_every_clip_keeps_its_character_and_sequence(home, monkeypatch):
     assert data.spec.variable("hair").categories == ("0", "1", "2", "3")
     assert data.spec.frames == 8
     assert data.spec.image_shape == (3, 64, 64)
-    images, labels = everything(data)
+    images, labels = all_samples(data)
     assert len(np.unique(labels, axis=0)) == len(labels) == len(SEQUENCES) * CHARACTERS
-    for found, label in zip(images, labels, strict=True):
-        np.testing.assert_array_equal(found, clip(arrays, label))
+    for frames, label in zip(images, labels, strict=True):
+        np.testing.assert_array_equal(frames, clip(arrays, label))
 
 
-def test_no_character_is_in_two_splits_and_the_held_out_ones_are_the_test(home):
+def test_splits_are_by_character_and_test_is_the_held_out_ones(home):
     arrays = write(home)
     data = load_data("sprites", size=8, validation=0.3)
-    train, validation, test = (set((s.labels[:, 0] + 3 * s.labels[:, 1]).int().tolist()) for s in (data.train, data.validation, data.test))
+    train, validation, test = (
+        set((s.labels[:, 0] + 3 * s.labels[:, 1]).int().tolist()) for s in data.splits.values()
+    )
     assert test == set(np.flatnonzero(~arrays["train"]).tolist())
     assert len(validation) == 3
     assert not train & validation
     assert len(data.train) == 4 * len(train)
-    assert load_data("sprites", size=8, seed=1).validation.labels.tolist() != load_data("sprites", size=8, seed=2).validation.labels.tolist()
+    assert (
+        load_data("sprites", size=8, seed=1).validation.labels.tolist()
+        != load_data("sprites", size=8, seed=2).validation.labels.tolist()
+    )
 
 
-@pytest.mark.parametrize(("size", "shape"), [(32, (32, 32)), (16, (16, 16)), (4, (4, 4)), ((16, 32), (16, 32))])
+@pytest.mark.parametrize(
+    ("size", "shape"), [(32, (32, 32)), (16, (16, 16)), (4, (4, 4)), ((16, 32), (16, 32))]
+)
 def test_a_size_that_divides_64_is_the_mean_of_blocks(home, size, shape):
     arrays = write(home)
     data = load_data("sprites", size=size, frames=3)
     assert data.train.shape[1:] == (3, 3, *shape)
-    for found, label in zip(data.train.images[:6].numpy(), data.train.labels[:6].numpy(), strict=True):
-        blocks = clip(arrays, label)[:3].reshape(3, 3, shape[0], 64 // shape[0], shape[1], 64 // shape[1])
-        np.testing.assert_allclose(found, blocks.mean((3, 5)), atol=0.51)
+    for frames, label in zip(
+        data.train.images[:6].numpy(), data.train.labels[:6].numpy(), strict=True
+    ):
+        blocks = clip(arrays, label)[:3].reshape(
+            3, 3, shape[0], 64 // shape[0], shape[1], 64 // shape[1]
+        )
+        np.testing.assert_allclose(frames, blocks.mean((3, 5)), atol=0.51)
 
 
 @pytest.mark.parametrize("size", [48, 2, 80])
 def test_any_other_size_is_resampled(home, size):
     arrays = write(home)
     data = load_data("sprites", size=size, frames=1, samples=30)
-    label, found = data.train.labels[0].numpy(), data.train.images[0, 0, 1].numpy()
+    label, channel = data.train.labels[0].numpy(), data.train.images[0, 0, 1].numpy()
     plane = Image.fromarray(np.ascontiguousarray(clip(arrays, label)[0, 1]))
-    np.testing.assert_array_equal(found, np.asarray(plane.resize((size, size), Image.Resampling.LANCZOS)))
+    np.testing.assert_array_equal(
+        channel, np.asarray(plane.resize((size, size), Image.Resampling.LANCZOS))
+    )
 
 
-def test_filters_choose_sequences_and_drop_what_no_longer_varies(home):
+def test_filters_select_sequences_and_drop_constant_variables(home):
     arrays = write(home)
     walking = load_data("sprites", size=8, actions="walk")
     assert walking.names == ("body", "hair", "direction")
-    assert len(everything(walking)[0]) == 24
+    assert len(all_samples(walking)[0]) == 24
     left = load_data("sprites", size=8, sequences=["walk_left", "slash_left"])
     assert left.names == ("body", "hair", "action")
-    one = load_data("sprites", size=64, actions="walk, slash", sequences="slash_left")
-    assert one.names == ("body", "hair")
-    np.testing.assert_array_equal(one.test.images[0].numpy(), clip(arrays, np.array([*one.test.labels[0], 1, 1])))
-    assert reload(json.loads(json.dumps(dict(left.source)))).test.labels.tolist() == left.test.labels.tolist()
+    single = load_data("sprites", size=64, actions="walk, slash", sequences="slash_left")
+    assert single.names == ("body", "hair")
+    np.testing.assert_array_equal(
+        single.test.images[0].numpy(), clip(arrays, np.array([*single.test.labels[0], 1, 1]))
+    )
+    assert (
+        reload(json.loads(json.dumps(dict(left.source)))).test.labels.tolist()
+        == left.test.labels.tolist()
+    )
 
 
-def test_samples_are_drawn_at_random_and_the_same_for_a_seed(home):
+def test_the_seed_determines_the_samples(home):
     write(home)
-    first, again, other = (everything(load_data("sprites", size=8, samples=30, seed=s)) for s in (3, 3, 4))
+    first, again, different = (
+        all_samples(load_data("sprites", size=8, samples=30, seed=s)) for s in (3, 3, 4)
+    )
     assert len(first[0]) == 30
     np.testing.assert_array_equal(first[0], again[0])
-    assert first[1].tolist() != other[1].tolist()
+    assert first[1].tolist() != different[1].tolist()
 
 
-def test_wrong_options_are_told_in_a_sentence(home):
+def test_wrong_options_are_an_error(home):
     write(home)
     with pytest.raises(UsageError, match="unknown action of sprites 'wlak'; did you mean 'walk'"):
         load_data("sprites", actions="wlak")
-    with pytest.raises(UsageError, match="unknown sequence of sprites 'walk_lef'; did you mean 'walk_left'"):
+    with pytest.raises(
+        UsageError, match="unknown sequence of sprites 'walk_lef'; did you mean 'walk_left'"
+    ):
         load_data("sprites", sequences=["walk_lef"])
     with pytest.raises(UsageError, match="leave no clip; choose some that go together"):
         load_data("sprites", actions="walk", sequences="slash_left")
@@ -137,25 +156,34 @@ def test_wrong_options_are_told_in_a_sentence(home):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"palette": None}, "has no array 'palette'"),
         ({"palette": np.zeros((40, 3), np.uint8)}, "uses the colour 49 of a palette of 40"),
         ({"palette": np.zeros((50, 4), np.uint8)}, r"has a palette of shape \(50, 4\)"),
-        ({"frames": np.zeros((4, 8, 11, 64, 64), np.uint8)}, r"has frames of shape \(4, 8, 11, 64, 64\)"),
-        ({"attributes": np.zeros((3, 2), np.uint8)}, r"has attributes of shape \(3, 2\) for 12 characters"),
-        ({"sequences": np.array(["walk", "run", "a_b", "c_d"])}, "has sequences that are no action_direction"),
+        (
+            {"frames": np.zeros((4, 8, 11, 64, 64), np.uint8)},
+            r"has frames of shape \(4, 8, 11, 64, 64\)",
+        ),
+        (
+            {"attributes": np.zeros((3, 2), np.uint8)},
+            r"has attributes of shape \(3, 2\) for 12 characters",
+        ),
+        (
+            {"sequences": np.array(["walk", "run", "a_b", "c_d"])},
+            "has sequences that are no action_direction",
+        ),
         ({"train": np.zeros(CHARACTERS)}, r"has a table of shape \(12,\) and type float64"),
         ({"attribute_names": np.array([{}, {}], dtype=object)}, "of Python objects"),
     ],
 )
-def test_broken_files_are_refused(home, changes, said):
+def test_broken_files_are_an_error(home, changes, message):
     write(home, **changes)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         load_data("sprites", size=8)
 
 
-def test_a_cut_or_missing_file_is_refused(home):
+def test_a_truncated_or_missing_file_is_an_error(home):
     with pytest.raises(DataError, match=f"there is no {FILE}"):
         load_data("sprites")
     write(home)

@@ -1,4 +1,4 @@
-"""The room like that of 3D Shapes: every factor changes what it should and nothing else, and painted splits show what the renderer draws."""
+"""Simulated 3D Shapes: each factor changes its pixels only; painted splits match the renderer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import torch
 
 from intervae.data import load_data, reload
 from intervae.data.simulators import Shapes3d
-from intervae.data.simulators.shapes3d import FACTOR_VALUES, SATURATION, SHAPES, PaintedSplit, _cast
+from intervae.data.simulators.painted_split import SATURATION, PaintedSplit
+from intervae.data.simulators.ray_casting import CAMERA, HALF_VIEW, LOOKS_AT, SPHERE, cast_view
+from intervae.data.simulators.shapes3d import FACTOR_VALUES, SHAPES
 from intervae.errors import UsageError
 
 SIMULATOR = Shapes3d()
@@ -21,27 +23,29 @@ SMALL = (3, 2, 2, 3, 4, 3)
 
 
 def changed(values: np.ndarray, factor: int, to: float, size: int = 32) -> np.ndarray:
-    """(N, size, size) which pixels are others when a factor is set."""
-    other = values.copy()
-    other[:, factor] = to
-    return (SIMULATOR.render(values, size=size) != SIMULATOR.render(other, size=size)).any(1)
+    """Return which pixels (N, size, size) change if a factor is set."""
+    edited = values.copy()
+    edited[:, factor] = to
+    return (SIMULATOR.render(values, size=size) != SIMULATOR.render(edited, size=size)).any(1)
 
 
 @pytest.mark.parametrize("surface", [FLOOR, WALL, OBJECT])
 def test_a_hue_changes_the_pixels_of_its_surface_and_no_others(surface):
     values = VALUES.copy()
     values[:, surface] = 0.05
-    parts = np.stack([_cast(scale, int(shape), turn, 32)[surface] for scale, shape, turn in values[:, 3:]])
+    layer = np.stack(
+        [cast_view(scale, int(shape), turn, 32)[surface] for scale, shape, turn in values[:, 3:]]
+    )
     different = changed(values, surface, 0.55)
-    assert not different[parts == 0].any()
-    assert different[parts > 0.02].all()
+    assert not different[layer == 0].any()
+    assert different[layer > 0.02].all()
     assert 0.04 < different.mean() < 0.7
 
 
 @pytest.mark.parametrize("turn", [-30.0, 0.0, 17.0])
 @pytest.mark.parametrize("shape", range(4))
-def test_every_pixel_is_some_surface_and_the_object_stands_in_the_middle(turn, shape):
-    floor, wall, thing, white = _cast(1.0, shape, turn, 48)
+def test_every_pixel_shows_a_surface_and_the_object_is_centred(turn, shape):
+    floor, wall, thing, white = cast_view(1.0, shape, turn, 48)
     assert ((floor + wall + thing) > 0.25).all()  # light in every pixel
     assert (floor[-1] > 0).all()
     assert not wall[-1].any()
@@ -49,55 +53,63 @@ def test_every_pixel_is_some_surface_and_the_object_stands_in_the_middle(turn, s
     assert not thing[[0, -1]].any()
     assert not thing[:, [0, -1]].any()
     columns = np.flatnonzero((thing > 0).any(0))
-    assert abs(columns.mean() - 23.5) < 2.0  # a cube turned aside is not seen symmetrically
+    assert abs(columns.mean() - 23.5) < 2.0  # a cube turned aside is not symmetric
     assert not white[thing == 0].any()
 
 
 def test_the_object_grows_with_the_scale_and_shapes_differ():
-    pixels = [[(_cast(scale, shape, 10.0, 64)[2] > 0).sum() for scale in FACTOR_VALUES[SCALE]] for shape in range(4)]
+    pixels = [
+        [(cast_view(scale, shape, 10.0, 64)[2] > 0).sum() for scale in FACTOR_VALUES[SCALE]]
+        for shape in range(4)
+    ]
     assert (np.diff(pixels, axis=1) > 10).all()
     ratio = np.array(pixels)[:, -1] / np.array(pixels)[:, 0]
-    np.testing.assert_allclose(ratio, (1.25 / 0.75) ** 2, rtol=0.15)  # an area; a larger one is also a little nearer
-    shapes = [_cast(1.0, shape, 10.0, 64)[2] > 0 for shape in range(4)]
+    # an area; the larger object is also a little nearer
+    np.testing.assert_allclose(ratio, (1.25 / 0.75) ** 2, rtol=0.15)
+    shapes = [cast_view(1.0, shape, 10.0, 64)[2] > 0 for shape in range(4)]
     for i in range(4):
         for j in range(i):
             assert (shapes[i] != shapes[j]).mean() > 0.01
 
 
-def test_the_silhouette_of_a_ball_is_where_projection_puts_it():
-    """A ball of radius r at distance d is seen under the angle asin(r / d); without shades its width follows."""
-    from intervae.data.simulators.shapes3d import CAMERA, HALF_VIEW, LOOKS_AT, SPHERE
-
+def test_the_silhouette_of_a_ball_has_the_projected_width():
+    """A ball of radius r at distance d subtends the angle asin(r / d)."""
     size, up = 256, CAMERA[1] - LOOKS_AT
-    thing = _cast(1.0, SHAPES.index("sphere"), 0.0, size)[2] > 0
+    thing = cast_view(1.0, SHAPES.index("sphere"), 0.0, size)[2] > 0
     offset = np.array([0.0, CAMERA[0], SPHERE - CAMERA[1]])
     distance = np.linalg.norm(offset)
     ahead = np.array([0.0, CAMERA[0], -up]) / np.hypot(CAMERA[0], up)
     depth = offset @ ahead
-    width = 2 * SPHERE / np.sqrt(distance**2 - SPHERE**2) * distance / depth / (2 * HALF_VIEW) * size  # across, where perspective does not stretch
+    # horizontal, where perspective does not stretch
+    width = (
+        2 * SPHERE / np.sqrt(distance**2 - SPHERE**2) * distance / depth / (2 * HALF_VIEW) * size
+    )
     assert (thing.any(0)).sum() == pytest.approx(width, abs=3)
 
 
-def test_the_camera_goes_round_while_the_object_stays_round():
-    """A cylinder looks the same from all sides, but room, light and shadow turn; a cube turns too."""
-    left, right = (_cast(1.0, 1, turn, 64) for turn in (-20.0, 20.0))
+def test_the_camera_moves_around_the_object():
+    """A cylinder looks the same from all sides, but room, light and shadow do not."""
+    left, right = (cast_view(1.0, 1, turn, 64) for turn in (-20.0, 20.0))
     assert ((left[2] > 0) == (right[2] > 0)).mean() > 0.999
     assert (np.abs(left[1] - right[1]) > 0.05).mean() > 0.05
-    cubes = [_cast(1.0, 0, turn, 64)[2] > 0 for turn in (0.0, 20.0)]
+    cubes = [cast_view(1.0, 0, turn, 64)[2] > 0 for turn in (0.0, 20.0)]
     assert (cubes[0] != cubes[1]).sum() > 20
-    mirrored = [(_cast(1.0, 0, turn, 64)[:3] > 0) for turn in (-20.0, 20.0)]
-    assert (mirrored[0] == mirrored[1][:, :, ::-1]).mean() > 0.99  # the room and the cube are symmetric
+    mirrored = [(cast_view(1.0, 0, turn, 64)[:3] > 0) for turn in (-20.0, 20.0)]
+    # the room and the cube are symmetric
+    assert (mirrored[0] == mirrored[1][:, :, ::-1]).mean() > 0.99
 
 
 def test_every_step_of_the_grid_is_visible():
     for factor, steps in enumerate(FACTOR_VALUES):
-        values = np.repeat([[0.3, 0.6, 0.0, steps[0] if factor == SCALE else 1.0, 2, 0.0]], len(steps), axis=0)
+        values = np.repeat(
+            [[0.3, 0.6, 0.0, steps[0] if factor == SCALE else 1.0, 2, 0.0]], len(steps), axis=0
+        )
         values[:, factor] = steps
         images = SIMULATOR.render(values, size=64).astype(int)
         assert (np.abs(np.diff(images, axis=0)).max(1) > 8).sum((1, 2)).min() > 20, factor
 
 
-def test_colours_are_those_of_the_hue():
+def test_colours_match_the_hue():
     hues = np.linspace(0, 1, 7)
     values = np.column_stack([hues, np.zeros((7, 2)), np.ones(7), np.zeros((7, 2))])
     pixel = SIMULATOR.render(values, size=16)[:, :, -1, 0] / 255.0
@@ -106,7 +118,7 @@ def test_colours_are_those_of_the_hue():
 
 
 @pytest.mark.parametrize("size", [8, 20, 64])
-def test_a_smaller_picture_is_the_mean_of_a_larger_one(size):
+def test_a_smaller_image_is_the_mean_of_a_larger_one(size):
     large = SIMULATOR.render(VALUES[:3], size=320).astype(float)
     small = SIMULATOR.render(VALUES[:3], size=size)
     assert small.shape == (3, 3, size, size)
@@ -115,16 +127,23 @@ def test_a_smaller_picture_is_the_mean_of_a_larger_one(size):
 
 
 def test_do_sets_one_variable_and_leaves_the_rest():
-    images, values = SIMULATOR.counterfactual(VALUES, {"shape": 2.0, "wall_hue": lambda v: v + 0.1}, size=16)
-    np.testing.assert_array_equal(values[:, [FLOOR, OBJECT, SCALE, ORIENTATION]], VALUES[:, [FLOOR, OBJECT, SCALE, ORIENTATION]])
+    images, values = SIMULATOR.counterfactual(
+        VALUES, {"shape": 2.0, "wall_hue": lambda v: v + 0.1}, size=16
+    )
+    np.testing.assert_array_equal(
+        values[:, [FLOOR, OBJECT, SCALE, ORIENTATION]],
+        VALUES[:, [FLOOR, OBJECT, SCALE, ORIENTATION]],
+    )
     np.testing.assert_allclose(values[:, WALL], VALUES[:, WALL] + 0.1)
     np.testing.assert_array_equal(images, SIMULATOR.render(values, size=16))
-    assert not (_cast(0.0, 0, 0.0, 16)[2]).any()
-    assert np.isfinite(SIMULATOR.counterfactual(VALUES[:2], {"scale": 1e30, "orientation": -1e9}, size=8)[0]).all()
+    assert not (cast_view(0.0, 0, 0.0, 16)[2]).any()
+    assert np.isfinite(
+        SIMULATOR.counterfactual(VALUES[:2], {"scale": 1e30, "orientation": -1e9}, size=8)[0]
+    ).all()
 
 
-# ---- data sets ----------------------------------------------------------------------------------------------------------
-def test_a_painted_split_shows_what_the_renderer_draws():
+# ---- data sets ------------------------------------------------------------------------------
+def test_a_painted_split_matches_the_renderer():
     data = load_data("shapes3d-like", size=16, levels=SMALL, seed=3)
     assert sum(map(len, (data.train, data.validation, data.test))) == np.prod(SMALL)
     split = data.test
@@ -143,11 +162,13 @@ def test_a_painted_split_shows_what_the_renderer_draws():
     assert torch.equal(chosen.test.images, expected)
 
 
-def test_the_same_seed_gives_the_same_data_and_a_run_finds_it_again():
-    first, other = (load_data("shapes3d-like", size=8, levels=",".join(map(str, SMALL)), seed=s) for s in (1, 2))
+def test_the_same_seed_gives_the_same_data_also_by_reload():
+    first, second = (
+        load_data("shapes3d-like", size=8, levels=",".join(map(str, SMALL)), seed=s) for s in (1, 2)
+    )
     again = reload(json.loads(json.dumps(dict(first.source))))
     assert torch.equal(first.train.images, again.train.images)
-    assert not torch.equal(first.train.labels, other.train.labels)
+    assert not torch.equal(first.train.labels, second.train.labels)
     drawn = [load_data("shapes3d-like", size=8, samples=40, seed=s) for s in (1, 1, 2)]
     assert torch.equal(drawn[0].train.images, drawn[1].train.images)
     assert not torch.equal(drawn[0].train.labels, drawn[2].train.labels)
@@ -163,19 +184,26 @@ def test_transitions_of_a_small_room():
     assert isinstance(moved.train, PaintedSplit)
 
 
-def test_the_whole_grid_is_that_of_the_published_file():
+def test_the_grid_is_that_of_the_published_file():
     values, test = SIMULATOR.published_grid()
     assert values.shape == (480_000, 6)
     assert not test.any()
-    np.testing.assert_allclose(values[[0, 1, 15, 479_999]][:, 3:], [[0.75, 0, -30], [0.75, 0, -30 + 60 / 14], [0.75, 1, -30], [1.25, 3, 30]])
+    np.testing.assert_allclose(
+        values[[0, 1, 15, 479_999]][:, 3:],
+        [[0.75, 0, -30], [0.75, 0, -30 + 60 / 14], [0.75, 1, -30], [1.25, 3, 30]],
+    )
 
 
-@pytest.mark.parametrize("levels", [(3, 3), (1, 2, 2, 2, 2, 2), (11, 2, 2, 2, 2, 2), "a,b,c,d,e,f", 5])
-def test_wrong_levels_are_told(levels):
-    with pytest.raises(UsageError, match=r"levels=.* must be 6 whole numbers.*floor_hue 10.*orientation 15"):
+@pytest.mark.parametrize(
+    "levels", [(3, 3), (1, 2, 2, 2, 2, 2), (11, 2, 2, 2, 2, 2), "a,b,c,d,e,f", 5]
+)
+def test_wrong_levels_are_an_error(levels):
+    with pytest.raises(
+        UsageError, match=r"levels=.* must be 6 whole numbers.*floor_hue 10.*orientation 15"
+    ):
         SIMULATOR.dataset(size=8, levels=levels)
 
 
-def test_wrong_samples_are_told():
+def test_wrong_samples_are_an_error():
     with pytest.raises(UsageError, match="samples=3 must be a whole number, 8 or more"):
         SIMULATOR.dataset(size=8, samples=3)

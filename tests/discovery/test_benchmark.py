@@ -1,4 +1,4 @@
-"""`benchmarks/discovery.py --out`: a JSON and a page with every learner's distance and time, and what they were measured on."""
+"""`benchmarks/discovery.py --out` writes a JSON file and a page."""
 
 import importlib.util
 import json
@@ -12,9 +12,23 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "discovery.py"
 
 
-def test_one_command_writes_the_numbers_and_the_page_made_from_them(tmp_path: Path) -> None:
-    words = ["--seeds", "1", "--variables", "4", "--ours", "--only", "linear", "--method", "dagma", "--out", str(tmp_path / "some" / "discovery")]
-    done = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True, timeout=300)
+def test_the_script_writes_the_numbers_and_a_page(tmp_path: Path) -> None:
+    words = [
+        "--seeds",
+        "1",
+        "--variables",
+        "4",
+        "--ours",
+        "--only",
+        "linear",
+        "--method",
+        "dagma",
+        "--out",
+        str(tmp_path / "some" / "discovery"),
+    ]
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *words], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     document = json.loads((tmp_path / "some" / "discovery.json").read_text())
     (table,) = document["tables"]
@@ -34,8 +48,8 @@ def test_one_command_writes_the_numbers_and_the_page_made_from_them(tmp_path: Pa
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        monkeypatch.setenv(name, "1")  # which the script sets too; put back afterwards
-    monkeypatch.syspath_prepend(SCRIPT.parent)  # as it is when the script is run
+        monkeypatch.setenv(name, "1")  # the script sets them; restored afterwards
+    monkeypatch.syspath_prepend(SCRIPT.parent)  # as when the script is run
     spec = importlib.util.spec_from_file_location("discovery_benchmark", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
@@ -44,7 +58,9 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_ratios_are_counted_against_the_bar_and_a_learner_that_fails_is_told(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_speed_ratios_and_failed_learners_are_reported(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table, true = script.simulate("linear", 4, 200, 0)
 
     def fails(_: object) -> object:
@@ -54,20 +70,28 @@ def test_ratios_are_counted_against_the_bar_and_a_learner_that_fails_is_told(scr
     learners = {"dagma": "dagma", "notears": fails}
     monkeypatch.setitem(script.LEARNERS, "linear", learners)
     monkeypatch.setattr(script, "peers", lambda kind: [("dagma", "peer: dagma")])
-    monkeypatch.setattr(script, "measure", lambda learner, *_: (3, seconds[learner]) if isinstance(learner, str) else learner(table))
-    found = script.measure_table("t", "linear", table, true, method="", with_peers=True)
-    assert found["ratios"] == [{"learner": "dagma", "peer": "dagma", "times_as_fast": 2.5, "wanted": 3}]
-    assert found["learners"][1] == {"learner": "notears", "failed": "RuntimeError: no solution"}
-    page = script.page(script.conditions("python x") | {"tables": [found]})
+    monkeypatch.setattr(
+        script,
+        "measure",
+        lambda learner, *_: (3, seconds[learner]) if isinstance(learner, str) else learner(table),
+    )
+    result = script.measure_table("t", "linear", table, true, method="", with_peers=True)
+    assert result["ratios"] == [
+        {"learner": "dagma", "peer": "dagma", "times_as_fast": 2.5, "wanted": 3}
+    ]
+    assert result["learners"][1] == {"learner": "notears", "failed": "RuntimeError: no solution"}
+    page = script.page(script.conditions("python x") | {"tables": [result]})
     assert "`dagma` is 2.5 times as fast as the public dagma (wanted: 3; NOT reached)" in page
     assert "| notears | failed: RuntimeError: no solution |  |" in page
 
 
-def test_every_bar_names_a_learner_and_a_peer_that_there_are(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script.importlib.util, "find_spec", lambda name: object())
+def test_every_target_names_an_existing_learner_and_peer(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     offered = {peer for kind in script.LEARNERS for peer, _ in script.peers(kind)}
     measured = {label for learners in script.LEARNERS.values() for label in learners}
-    for label, (peer, wanted) in script.BARS.items():
+    for label, (peer, target) in script.TARGETS.items():
         assert label in measured
         assert peer in offered
-        assert wanted > 1
+        assert target > 1

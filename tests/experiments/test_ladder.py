@@ -1,4 +1,4 @@
-"""The rows of the Ladder VAE's tables: what a row measures, and which rows there are."""
+"""Rows of the Ladder VAE's tables."""
 
 from __future__ import annotations
 
@@ -10,20 +10,39 @@ import torch
 import intervae
 from intervae.data.simulators import Pendulum
 from intervae.experiments import EXPERIMENTS, Experiment, run_experiment
-from intervae.experiments.ladder import LATENTS, Bound, rows
+from intervae.experiments.ladder import LATENTS, LikelihoodJob, likelihood_jobs
 
 
-def test_a_bound_measures_the_likelihood_and_the_units_of_each_layer(tmp_path: Path) -> None:
+def test_a_job_measures_the_bound_and_active_units(tmp_path: Path) -> None:
     settings = {"latents": (4, 2), "widths": (16, 8), "batch_size": 16, "epochs": 2, "warm_up": 1}
-    job = Bound("pendulum", "ladder-vae", {"size": 16, "samples": 96}, settings, "LVAE 2", {"log_likelihood": -1.0}, samples=20)
-    experiment = Experiment("bound", "A bound", (job,), seeds=1, shown=("log_likelihood", "elbo", "active_units"))
-    document = run_experiment(experiment, device="cpu", runs=tmp_path / "runs", results=tmp_path / "results")
+    job = LikelihoodJob(
+        "pendulum",
+        "ladder-vae",
+        {"size": 16, "samples": 96},
+        settings,
+        "LVAE 2",
+        {"log_likelihood": -1.0},
+        samples=20,
+    )
+    experiment = Experiment(
+        "bound", "A bound", (job,), seeds=1, shown=("log_likelihood", "elbo", "active_units")
+    )
+    document = run_experiment(
+        experiment, device="cpu", runs=tmp_path / "runs", results=tmp_path / "results"
+    )
     numbers = {(row["metric"], row["variant"]): row["mean"] for row in document["rows"]}
-    data, model = Pendulum().dataset(size=16, samples=96), intervae.load(tmp_path / "runs" / "bound" / "pendulum-ladder-vae-LVAE-2-0")
-    drawn = model.log_weights(data.test.images, None, 400, torch.Generator().manual_seed(9)).double()
+    data, model = (
+        Pendulum().dataset(size=16, samples=96),
+        intervae.load(tmp_path / "runs" / "bound" / "pendulum-ladder-vae-LVAE-2-0"),
+    )
+    drawn = model.log_weights(
+        data.test.images, None, 400, torch.Generator().manual_seed(9)
+    ).double()
     error = drawn.std(0).mean().item() / (20 * len(data.test)) ** 0.5
     assert numbers["elbo", "LVAE 2"] == pytest.approx(drawn.mean().item(), abs=6 * error)
-    assert numbers["elbo", "LVAE 2"] < numbers["log_likelihood", "LVAE 2"] < drawn.max(0).values.mean()
+    assert (
+        numbers["elbo", "LVAE 2"] < numbers["log_likelihood", "LVAE 2"] < drawn.max(0).values.mean()
+    )
     units = [numbers["active_units", f"LVAE 2 z{i}"] for i in (1, 2)]
     assert numbers["active_units", "LVAE 2"] == sum(units)
     assert numbers["active_units_above", "LVAE 2"] == units[1]
@@ -34,17 +53,23 @@ def test_a_bound_measures_the_likelihood_and_the_units_of_each_layer(tmp_path: P
     assert units[0] == (kl[:4] > 0.01).sum().item()
 
 
-def test_there_is_a_row_for_each_variant_and_depth_but_the_ladder_of_one_layer() -> None:
-    found = rows("mnist", {}, {"warm_up": 7, "epochs": 9}, {"VAE+BN": (1.0, 2.0, 3.0, 4.0, 5.0)}, 10)
-    assert len({job.key for job in found}) == 19
-    for job in found:
+def test_a_row_for_each_variant_and_depth_except_the_ladder_of_one_layer() -> None:
+    jobs = likelihood_jobs(
+        "mnist", {}, {"warm_up": 7, "epochs": 9}, {"VAE+BN": (1.0, 2.0, 3.0, 4.0, 5.0)}, 10
+    )
+    assert len({job.key for job in jobs}) == 19
+    for job in jobs:
         name, _, depth = job.variant.rpartition(" ")
         assert job.settings["latents"] == LATENTS[: int(depth)]
         assert job.settings["inference"] == ("ladder" if name.startswith("LVAE") else "bottom-up")
         assert job.settings["batch_norm"] == ("+BN" in name)
         assert job.settings["warm_up"] == (7 if "+WU" in name else 0)
         assert job.paper == ({"log_likelihood": float(depth)} if name == "VAE+BN" else {})
-    assert {job.variant for job in found if job.settings["latents"] == (64,)} == {"VAE 1", "VAE+BN 1", "VAE+BN+WU 1"}
+    assert {job.variant for job in jobs if job.settings["latents"] == (64,)} == {
+        "VAE 1",
+        "VAE+BN 1",
+        "VAE+BN+WU 1",
+    }
 
 
 @pytest.mark.parametrize(
@@ -57,7 +82,7 @@ def test_there_is_a_row_for_each_variant_and_depth_but_the_ladder_of_one_layer()
         ("lvae-mnist", "LVAE+BN+WU 5 long", -82.12),
     ],
 )
-def test_the_papers_numbers_are_beside_the_right_rows(name: str, variant: str, paper: float) -> None:
+def test_rows_have_the_papers_numbers(name: str, variant: str, paper: float) -> None:
     experiment = next(e for e in EXPERIMENTS if e.name == name)
     (job,) = (job for job in experiment.jobs if job.variant == variant)
     assert job.paper["log_likelihood"] == paper

@@ -1,4 +1,4 @@
-"""Clips: each frame in its place, frames laid over each other in the colours of time, responses blue and red around their middle."""
+"""Figures of clips: rows of frames, overlays in colours of time, response maps."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def enlarged(image, factor):
     return image.transpose(1, 2, 0).repeat(factor, 0).repeat(factor, 1)
 
 
-def test_frames_are_red_white_and_green_where_they_are_brightest():
+def test_overlay_has_the_colour_of_the_brightest_frame():
     clips = np.zeros((2, 3, 1, 4, 4), np.uint8)
     for t in range(3):
         clips[0, t, 0, t, t] = 255
-    clips[1, :, 0, 0, 0] = 100, 200, 50  # the second frame is on top, and half as bright as its colour would be at 255
+    clips[1, :, 0, 0, 0] = (100, 200, 50)  # the second frame is on top
     first, second = overlay(clips).astype(int)
     red, white, green = (first[t, t] for t in range(3))
     assert red[0] > 200 > 100 > red[1:].max()
@@ -37,37 +37,42 @@ def test_frames_are_red_white_and_green_where_they_are_brightest():
         overlay(clips[0])
 
 
-def test_every_frame_of_every_clip_stands_in_its_place(tmp_path, read_png, find):
+def test_clip_rows_have_every_frame_in_its_position(tmp_path, read_png, find):
     clips = [noise(4, 3, 32, 32), noise(4, 3, 32, 32)]
-    rows = [ClipRow("model", clips[0], made=2), ClipRow("truth", clips[1])]
+    rows = [ClipRow("model", clips[0], generated=2), ClipRow("truth", clips[1])]
     clip_rows(tmp_path / "c.png", rows, heads=["1", "2", "+1", "+2"], pairs=2, title="What follows")
-    picture = read_png(tmp_path / "c.png")
-    places = [[find(picture, enlarged(frame, 4)) for frame in clip] for clip in clips]
-    assert all(len(place) == 1 for row in places for place in row)
-    for row in places:
-        assert len({place[0][0] for place in row}) == 1
-        assert [place[0][1] for place in row] == sorted(place[0][1] for place in row)
-    assert [place[0][1] for place in places[0]] == [place[0][1] for place in places[1]]
-    assert places[0][0][0][0] < places[1][0][0][0]
-    y, x = places[0][3][0]
-    assert picture[y + 10, x - 2].tolist() == [230, 159, 0]  # framed, as the model made it
-    y, x = places[0][0][0]
-    assert picture[y + 10, x - 2].tolist() != [230, 159, 0]
+    figure = read_png(tmp_path / "c.png")
+    positions = [[find(figure, enlarged(frame, 4)) for frame in clip] for clip in clips]
+    assert all(len(position) == 1 for row in positions for position in row)
+    for row in positions:
+        assert len({position[0][0] for position in row}) == 1
+        assert [position[0][1] for position in row] == sorted(position[0][1] for position in row)
+    assert [position[0][1] for position in positions[0]] == [
+        position[0][1] for position in positions[1]
+    ]
+    assert positions[0][0][0][0] < positions[1][0][0][0]
+    y, x = positions[0][3][0]
+    assert figure[y + 10, x - 2].tolist() == [230, 159, 0]  # border of a generated frame
+    y, x = positions[0][0][0]
+    assert figure[y + 10, x - 2].tolist() != [230, 159, 0]
 
 
-def test_each_clip_of_an_intervention_is_one_picture_under_its_value(tmp_path, read_png, find, drawn, words):
+def test_clip_interventions_have_one_overlay_per_value(tmp_path, read_png, find, drawn, words):
     clips = noise(3, 3, 1, 16, 16)
-    rows = [ClipRow("do(z1_0)", clips, [-1.5, 0.0, 1.5]), ClipRow("do(z2_0)", noise(3, 3, 1, 16, 16), [-1.5, 0.0, 1.5])]
+    rows = [
+        ClipRow("do(z1_0)", clips, [-1.5, 0.0, 1.5]),
+        ClipRow("do(z2_0)", noise(3, 3, 1, 16, 16), [-1.5, 0.0, 1.5]),
+    ]
     clip_interventions(tmp_path / "i.png", rows, groups=2)
-    picture = read_png(tmp_path / "i.png")
-    found = [find(picture, pixels.repeat(8, 0).repeat(8, 1)) for pixels in overlay(clips)]
-    assert [len(place) for place in found] == [1, 1, 1]
-    said = [text for text, _ in words(drawn(clip_interventions, rows))]
-    assert said.count("−1.5") == 2
-    assert {"do(z1_0)", "do(z2_0)"} <= set(said)
+    figure = read_png(tmp_path / "i.png")
+    matches = [find(figure, pixels.repeat(8, 0).repeat(8, 1)) for pixels in overlay(clips)]
+    assert [len(position) for position in matches] == [1, 1, 1]
+    texts = [text for text, _ in words(drawn(clip_interventions, rows))]
+    assert texts.count("−1.5") == 2
+    assert {"do(z1_0)", "do(z2_0)"} <= set(texts)
 
 
-def test_responses_are_blue_below_and_red_above_on_one_scale(tmp_path, svg):
+def test_response_maps_are_blue_below_and_red_above_on_one_scale(tmp_path, svg):
     slope = np.tile(np.linspace(-1, 1, 9), (9, 1))
     maps = np.stack([slope + 5, 0.1 * slope.T, np.zeros((9, 9))])
     response_maps(tmp_path / "r.svg", {"model": maps}, ["z_0", "z_1", "z_2"], note="where")
@@ -82,7 +87,7 @@ def test_responses_are_blue_below_and_red_above_on_one_scale(tmp_path, svg):
         response_maps(tmp_path / "r.svg", {"model": maps}, ["z_0", "z_1"])
 
 
-def test_nothing_to_show_is_refused(tmp_path):
+def test_errors_of_clip_figures_without_rows(tmp_path):
     for function in (clip_rows, clip_interventions):
         with pytest.raises(DataError, match="at least one ClipRow"):
             function(tmp_path / "n.png", [])

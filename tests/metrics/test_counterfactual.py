@@ -1,4 +1,4 @@
-"""Counterfactual metrics against queries whose errors are known: the simulator itself, doing nothing, and wrong in one way each."""
+"""Counterfactual metrics of queries with known errors."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 
 from intervae.causal.graph import CausalGraph
-from intervae.data.base import Dataset, Variable
+from intervae.data import Dataset, Variable
 from intervae.data.simulators import Pendulum
 from intervae.errors import DataError
 from intervae.metrics.base import Measurement
-from intervae.metrics.counterfactual import counterfactual_errors, latent_movement, non_descendants, random_interventions
-from intervae.metrics.reader import Reader, simulator_reader
+from intervae.metrics.counterfactual import (
+    counterfactual_errors,
+    latent_movement,
+    non_descendants,
+    random_interventions,
+)
+from intervae.metrics.image_regressor import ImageRegressor, simulator_regressor
 
 SIZE = 32
 
@@ -25,112 +30,168 @@ def data() -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def reader() -> Reader:
-    return simulator_reader(Pendulum(), SIZE, pictures=1000, held_out=10)[0]
+def regressor() -> ImageRegressor:
+    return simulator_regressor(Pendulum(), SIZE, images=1000, held_out=10)[0]
 
 
-def measure(data: Dataset, query: Callable[..., Any], reader: Reader | None = None, **options: Any) -> dict[str, Measurement]:
-    part = data.test
+def measure(
+    data: Dataset,
+    query: Callable[..., Any],
+    regressor: ImageRegressor | None = None,
+    **options: Any,
+) -> dict[str, Measurement]:
+    split = data.test
     assert data.simulator is not None
-    found = counterfactual_errors(
+    measurements = counterfactual_errors(
         query,
         data.simulator,
-        part.images.numpy(),
-        part.fields["exogenous"].numpy(),
+        split.images.numpy(),
+        split.fields["exogenous"].numpy(),
         options.pop("variables", data.variables),
-        reader=reader,
+        regressor=regressor,
         **options,
     )
-    return {m.metric: m for m in found}
+    return {m.metric: m for m in measurements}
 
 
-def simulated(data: Dataset, also: dict[str, Any] | None = None, spoil: Callable[[np.ndarray], np.ndarray] = lambda x: x) -> Callable[..., Any]:
-    """The simulator as a model: answers with the true picture, of do() with `also`, spoilt."""
+def simulated(
+    data: Dataset,
+    also: dict[str, Any] | None = None,
+    spoil: Callable[[np.ndarray], np.ndarray] = lambda x: x,
+) -> Callable[..., Any]:
+    """The simulator as a query: the true image of do() and `also`, after `spoil`."""
     exogenous, simulator = data.test.fields["exogenous"].numpy(), data.simulator
     assert simulator is not None
-    return lambda images, do: spoil(simulator.counterfactual(exogenous, {**(also or {}), **do}, size=SIZE)[0].astype(np.float32) / 255)
+    return lambda images, do: spoil(
+        simulator.counterfactual(exogenous, {**(also or {}), **do}, size=SIZE)[0].astype(np.float32)
+        / 255
+    )
 
 
-def test_the_truth_has_no_error_and_reads_as_well_as_the_reader_can(data: Dataset, reader: Reader) -> None:
-    found = measure(data, simulated(data), reader)
-    assert found["counterfactual_pixel_mae"].value == 0
-    assert found["counterfactual_psnr"].value == 100
-    assert found["counterfactual_ssim"].value == pytest.approx(1, abs=1e-9)
-    error = found["counterfactual_variable_error"]
+def test_the_true_image_has_only_the_error_of_the_regressor(
+    data: Dataset, regressor: ImageRegressor
+) -> None:
+    measurements = measure(data, simulated(data), regressor)
+    assert measurements["counterfactual_pixel_mae"].value == 0
+    assert measurements["counterfactual_psnr"].value == 100
+    assert measurements["counterfactual_ssim"].value == pytest.approx(1, abs=1e-9)
+    error = measurements["counterfactual_variable_error"]
     assert error.value == error.parameters["true_picture"]["value"] < 0.12
-    assert error.value > 0.01  # and no better: it is measured against the true values
+    assert error.value > 0.01  # it is measured against the true values
     assert error.parameters["doing_nothing"]["value"] > 0.5
-    movement = found["nondescendant_movement"]
+    movement = measurements["nondescendant_movement"]
     assert {"value": movement.value, **movement.per_variable} == movement.parameters["true_picture"]
     assert movement.value < 0.02
 
 
-def test_doing_nothing_scores_what_is_reported_beside_us(data: Dataset, reader: Reader) -> None:
-    found = measure(data, lambda images, do: images, reader)
-    assert found["counterfactual_pixel_mae"].per_variable == found["identity_pixel_mae"].per_variable
+def test_the_identity_scores_the_reported_doing_nothing_values(
+    data: Dataset, regressor: ImageRegressor
+) -> None:
+    measurements = measure(data, lambda images, do: images, regressor)
+    assert (
+        measurements["counterfactual_pixel_mae"].per_variable
+        == measurements["identity_pixel_mae"].per_variable
+    )
     for metric in ("counterfactual_psnr", "counterfactual_ssim"):
-        assert {"value": found[metric].value, **found[metric].per_variable} == found[metric].parameters["doing_nothing"]
-    error = found["counterfactual_variable_error"]
+        assert {
+            "value": measurements[metric].value,
+            **measurements[metric].per_variable,
+        } == measurements[metric].parameters["doing_nothing"]
+    error = measurements["counterfactual_variable_error"]
     assert error.value == error.parameters["doing_nothing"]["value"]
-    assert found["nondescendant_movement"].value == 0
+    assert measurements["nondescendant_movement"].value == 0
 
 
-def test_pixel_errors_are_those_of_the_pictures_and_the_headline_is_over_the_causes(data: Dataset) -> None:
-    found = measure(data, simulated(data, spoil=lambda x: np.minimum(x, 0.9)))
-    mae = found["counterfactual_pixel_mae"]
+def test_pixel_errors_match_the_formula_and_headline_is_over_causes(
+    data: Dataset,
+) -> None:
+    measurements = measure(data, simulated(data, spoil=lambda x: np.minimum(x, 0.9)))
+    mae = measurements["counterfactual_pixel_mae"]
     assert set(mae.per_variable) == set(data.names)
-    assert mae.value == pytest.approx((mae.per_variable["pendulum"] + mae.per_variable["light"]) / 2)
+    assert mae.value == pytest.approx(
+        (mae.per_variable["pendulum"] + mae.per_variable["light"]) / 2
+    )
     assert mae.parameters["headline"] == "mean over do(pendulum), do(light)"
     draws = random_interventions(data.variables, len(data.test), seed=0)
     assert data.simulator is not None
-    truth = data.simulator.counterfactual(data.test.fields["exogenous"].numpy(), {"light": draws["light"]}, size=SIZE)[0] / 255.0
+    truth = (
+        data.simulator.counterfactual(
+            data.test.fields["exogenous"].numpy(), {"light": draws["light"]}, size=SIZE
+        )[0]
+        / 255.0
+    )
     error = np.maximum(truth - 0.9, 0)
     assert mae.per_variable["light"] == pytest.approx(error.mean(), rel=1e-5)
-    assert found["counterfactual_psnr"].per_variable["light"] == pytest.approx(-10 * np.log10((error**2).mean((1, 2, 3))).mean(), rel=1e-5)
-    assert set(found) == {"counterfactual_pixel_mae", "identity_pixel_mae", "counterfactual_psnr", "counterfactual_ssim"}  # nobody reads
+    assert measurements["counterfactual_psnr"].per_variable["light"] == pytest.approx(
+        -10 * np.log10((error**2).mean((1, 2, 3))).mean(), rel=1e-5
+    )
+    assert set(measurements) == {
+        "counterfactual_pixel_mae",
+        "identity_pixel_mae",
+        "counterfactual_psnr",
+        "counterfactual_ssim",
+    }  # without a regressor
 
 
-def test_a_variable_that_moved_by_itself_is_found_in_its_own_units(data: Dataset, reader: Reader) -> None:
-    """do(light) also swings the pendulum by 10 degrees: its error is 10, and it is a non-descendant that moved."""
-    found = measure(data, simulated(data, also={"pendulum": lambda v: v + 10}), reader)
-    by = found["counterfactual_variable_error"].parameters["by_intervention"]
+def test_a_moved_non_descendant_is_measured_in_its_units(
+    data: Dataset, regressor: ImageRegressor
+) -> None:
+    """do(light) also moves the pendulum, a non-descendant, by 10 degrees."""
+    measurements = measure(data, simulated(data, also={"pendulum": lambda v: v + 10}), regressor)
+    by = measurements["counterfactual_variable_error"].parameters["by_intervention"]
     assert by["light"]["pendulum"] == pytest.approx(10, abs=1)
     assert by["light"]["light"] < 1
-    assert by["pendulum"]["pendulum"] < 1  # here the value asked for was set
+    assert by["pendulum"]["pendulum"] < 1  # here the intended value was set
     std = data.test.labels[:, 0].numpy().std()
-    assert found["nondescendant_movement"].per_variable["light"] == pytest.approx(10 / std, abs=0.05)
-    assert found["nondescendant_movement"].parameters["true_picture"]["light"] < 0.02
+    assert measurements["nondescendant_movement"].per_variable["light"] == pytest.approx(
+        10 / std, abs=0.05
+    )
+    assert measurements["nondescendant_movement"].parameters["true_picture"]["light"] < 0.02
 
 
-def test_values_set_wrongly_are_found_in_their_own_units(data: Dataset, reader: Reader) -> None:
+def test_wrongly_set_values_are_measured_in_their_units(
+    data: Dataset, regressor: ImageRegressor
+) -> None:
     exogenous, simulator = data.test.fields["exogenous"].numpy(), data.simulator
     assert simulator is not None
 
     def query(images: np.ndarray, do: dict[str, np.ndarray]) -> np.ndarray:
-        return simulator.counterfactual(exogenous, {name: value + 5 for name, value in do.items()}, size=SIZE)[0]
+        return simulator.counterfactual(
+            exogenous, {name: value + 5 for name, value in do.items()}, size=SIZE
+        )[0]
 
-    by = measure(data, query, reader)["counterfactual_variable_error"].parameters["by_intervention"]
+    by = measure(data, query, regressor)["counterfactual_variable_error"].parameters[
+        "by_intervention"
+    ]
     assert by["light"]["light"] == pytest.approx(5, abs=1)
     assert by["pendulum"]["pendulum"] == pytest.approx(5, abs=1)
     assert by["light"]["pendulum"] < 0.5
 
 
-def test_some_of_the_variables_or_only_effects_can_be_asked_about(data: Dataset, reader: Reader) -> None:
+def test_a_subset_of_variables_or_only_effects(data: Dataset, regressor: ImageRegressor) -> None:
     chosen = data.select(["shadow_length", "light"])
-    found = measure(data, simulated(data), reader, variables=chosen.variables)
-    assert list(found["counterfactual_pixel_mae"].per_variable) == ["shadow_length", "light"]
-    assert found["counterfactual_pixel_mae"].parameters["headline"] == "mean over do(light)"
-    only = measure(data, lambda images, do: images, variables=data.select(["shadow_length"]).variables)
-    assert only["counterfactual_pixel_mae"].value == only["identity_pixel_mae"].value > 0  # no cause among them: the mean over all
+    measurements = measure(data, simulated(data), regressor, variables=chosen.variables)
+    assert list(measurements["counterfactual_pixel_mae"].per_variable) == ["shadow_length", "light"]
+    assert measurements["counterfactual_pixel_mae"].parameters["headline"] == "mean over do(light)"
+    only = measure(
+        data, lambda images, do: images, variables=data.select(["shadow_length"]).variables
+    )
+    assert (
+        only["counterfactual_pixel_mae"].value == only["identity_pixel_mae"].value > 0
+    )  # no cause among them: the mean over all
 
 
-def test_an_answer_that_is_no_picture_is_refused(data: Dataset) -> None:
+def test_an_answer_outside_0_to_1_raises(data: Dataset) -> None:
     with pytest.raises(DataError, match=r"answer to do\(pendulum\).*\[0, 1\]"):
         measure(data, lambda images, do: images * 255.0)
 
 
-def test_values_to_set_are_spread_over_the_range_and_classes_are_as_likely() -> None:
-    variables = [Variable("v", low=2, high=4), Variable("b", "binary", low=0, high=1), Variable("c", "categorical", low=0, high=3)]
+def test_random_interventions_are_uniform() -> None:
+    variables = [
+        Variable("v", low=2, high=4),
+        Variable("b", "binary", low=0, high=1),
+        Variable("c", "categorical", low=0, high=3),
+    ]
     draws = random_interventions(variables, 4000, seed=0)
     assert 2 <= draws["v"].min() < 2.01 < 3.99 < draws["v"].max() <= 4
     assert np.bincount(draws["b"].astype(int)) / 4000 == pytest.approx(1 / 2, abs=0.03)
@@ -138,17 +199,22 @@ def test_values_to_set_are_spread_over_the_range_and_classes_are_as_likely() -> 
     assert (draws["c"] == np.round(draws["c"])).all()
 
 
-# ---- latents that must stay ------------------------------------------------------------------------------------------
+# ---- latents that must stay ----------------------------------------------------------------------
 CHAIN = CausalGraph.from_edges("abc", [("a", "b")])
 VARIABLES = [Variable(name, low=-1, high=1) for name in "abc"]
 
 
-def test_non_descendants_are_all_that_is_neither_acted_on_nor_reached() -> None:
+def test_non_descendants_of_a_graph() -> None:
     graph = CausalGraph.from_edges("abcd", [("a", "b"), ("b", "c")])
-    assert [non_descendants(graph, name) for name in "abcd"] == [["d"], ["a", "d"], ["a", "b", "d"], ["a", "b", "c"]]
+    assert [non_descendants(graph, name) for name in "abcd"] == [
+        ["d"],
+        ["a", "d"],
+        ["a", "b", "d"],
+        ["a", "b", "c"],
+    ]
 
 
-def test_latents_that_must_stay_are_told_from_those_that_may_move() -> None:
+def test_latent_movement_counts_only_non_descendants() -> None:
     latents = np.random.default_rng(0).normal(size=(20, 3, 2))
 
     def good(z: np.ndarray, do: dict[str, np.ndarray]) -> np.ndarray:
@@ -165,17 +231,17 @@ def test_latents_that_must_stay_are_told_from_those_that_may_move() -> None:
             after[3, 2, 1] += 1e-3
         return after
 
-    fine, wrong = (latent_movement(query, latents, VARIABLES, CHAIN) for query in (good, leaky))
-    assert fine is not None
+    correct, wrong = (latent_movement(query, latents, VARIABLES, CHAIN) for query in (good, leaky))
+    assert correct is not None
     assert wrong is not None
-    assert fine.value == 0
-    assert fine.per_variable == {"a": 0, "b": 0, "c": 0}
+    assert correct.value == 0
+    assert correct.per_variable == {"a": 0, "b": 0, "c": 0}
     assert wrong.per_variable == pytest.approx({"a": 0, "b": 1e-3, "c": 0})
     assert wrong.value == pytest.approx(1e-3)
 
 
-def test_nothing_must_stay_where_there_is_one_variable() -> None:
-    one = CausalGraph.empty("a")
-    assert latent_movement(lambda z, do: z, np.zeros((2, 1, 1)), VARIABLES[:1], one) is None
+def test_latent_movement_is_none_without_non_descendants() -> None:
+    graph = CausalGraph.empty("a")
+    assert latent_movement(lambda z, do: z, np.zeros((2, 1, 1)), VARIABLES[:1], graph) is None
     with pytest.raises(DataError, match="one block for each variable"):
         latent_movement(lambda z, do: z, np.zeros((2, 2)), VARIABLES, CHAIN)

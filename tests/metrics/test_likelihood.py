@@ -1,4 +1,4 @@
-"""Likelihood bounds against a linear Gaussian model whose log p(x) and ELBO are known in closed form."""
+"""Likelihood bounds of a linear Gaussian model with known log p(x) and ELBO."""
 
 from __future__ import annotations
 
@@ -19,23 +19,32 @@ LOADING = torch.tensor(np.random.default_rng(0).normal(size=(PIXELS, LATENTS)))
 
 
 class LinearGaussian:
-    """z ~ N(u, I), x = W z + 0.7 noise; q(z | x) is the true posterior, moved by `off` and widened by `wider`."""
+    """z ~ N(u, I), x = W z + 0.7 noise; q(z | x) is the true posterior, shifted and widened."""
 
-    def __init__(self, off: float = 0.0, wider: float = 1.0) -> None:
+    def __init__(self, shift: float = 0.0, wider: float = 1.0) -> None:
         precision = torch.eye(LATENTS, dtype=torch.float64) + LOADING.T @ LOADING / NOISE**2
-        self.covariance, self.off, self.wider = torch.linalg.inv(precision), off, wider
+        self.covariance, self.shift, self.wider = torch.linalg.inv(precision), shift, wider
         self.calls: list[tuple[int, int]] = []
 
     def posterior(self, x: Tensor, u: Tensor) -> MultivariateNormal:
-        mean = (u + x @ LOADING / NOISE**2) @ self.covariance + self.off
+        mean = (u + x @ LOADING / NOISE**2) @ self.covariance + self.shift
         return MultivariateNormal(mean, self.wider**2 * self.covariance)
 
     def log_weights(self, x: Tensor, u: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         self.calls.append((samples, len(x)))
         q = self.posterior(x, u)
-        noise = torch.stack([torch.randn(x.shape[0], LATENTS, generator=generator, dtype=torch.float64) for _ in range(samples)])
+        noise = torch.stack(
+            [
+                torch.randn(x.shape[0], LATENTS, generator=generator, dtype=torch.float64)
+                for _ in range(samples)
+            ]
+        )
         z = q.loc + noise @ q.scale_tril[0].T  # (K, B, latents)
-        return Normal(z @ LOADING.T, NOISE).log_prob(x).sum(-1) + Normal(u, 1.0).log_prob(z).sum(-1) - q.log_prob(z)
+        return (
+            Normal(z @ LOADING.T, NOISE).log_prob(x).sum(-1)
+            + Normal(u, 1.0).log_prob(z).sum(-1)
+            - q.log_prob(z)
+        )
 
     def log_evidence(self, x: Tensor, u: Tensor) -> Tensor:
         covariance = LOADING @ LOADING.T + NOISE**2 * torch.eye(PIXELS, dtype=torch.float64)
@@ -43,7 +52,9 @@ class LinearGaussian:
 
     def elbo(self, x: Tensor, u: Tensor) -> Tensor:
         """log p(x) - KL(q || true posterior)."""
-        return self.log_evidence(x, u) - kl_divergence(self.posterior(x, u), LinearGaussian().posterior(x, u))
+        return self.log_evidence(x, u) - kl_divergence(
+            self.posterior(x, u), LinearGaussian().posterior(x, u)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -54,26 +65,38 @@ def samples() -> tuple[Tensor, Tensor]:
     return z @ LOADING.T + NOISE * torch.randn(20, PIXELS, generator=rng, dtype=torch.float64), u
 
 
-def test_with_the_true_posterior_every_draw_tells_the_evidence(samples: tuple[Tensor, Tensor]) -> None:
+def test_with_the_true_posterior_every_draw_equals_the_evidence(
+    samples: tuple[Tensor, Tensor],
+) -> None:
     model = LinearGaussian()
-    found = likelihood_bounds(model.log_weights, *samples, samples=3)
-    for bound in (found.elbo, found.importance_weighted):
+    bounds = likelihood_bounds(model.log_weights, *samples, samples=3)
+    for bound in (bounds.elbo, bounds.importance_weighted):
         np.testing.assert_allclose(bound, model.log_evidence(*samples), rtol=1e-10)
-    np.testing.assert_allclose(found.effective_samples, 3, rtol=1e-10)
+    np.testing.assert_allclose(bounds.effective_samples, 3, rtol=1e-10)
 
 
-def test_with_a_wrong_posterior_the_elbo_is_the_closed_form_and_the_bound_rises_to_the_evidence(samples: tuple[Tensor, Tensor]) -> None:
-    model = LinearGaussian(off=0.25, wider=1.3)
+def test_elbo_and_bound_of_a_wrong_posterior(
+    samples: tuple[Tensor, Tensor],
+) -> None:
+    model = LinearGaussian(shift=0.25, wider=1.3)
     truth, lower = model.log_evidence(*samples).mean(), model.elbo(*samples).mean()
     many = likelihood_bounds(model.log_weights, *samples, samples=4000)
     assert many.elbo.mean() == pytest.approx(float(lower), abs=0.02)
     np.testing.assert_allclose(many.elbo, model.elbo(*samples), atol=0.15)
-    assert lower < truth - 0.2  # there is something to gain
+    assert lower < truth - 0.2  # the posterior is wrong
     np.testing.assert_allclose(many.importance_weighted, model.log_evidence(*samples), atol=0.1)
     assert many.importance_weighted.mean() == pytest.approx(float(truth), abs=0.01)
     # in expectation L_1 = ELBO <= L_2 <= ... <= log p(x)
     means = [
-        np.mean([likelihood_bounds(model.log_weights, *samples, samples=k, seed=s).importance_weighted.mean() for s in range(40)]) for k in (1, 2, 8)
+        np.mean(
+            [
+                likelihood_bounds(
+                    model.log_weights, *samples, samples=k, seed=s
+                ).importance_weighted.mean()
+                for s in range(40)
+            ]
+        )
+        for k in (1, 2, 8)
     ]
     assert means[0] == pytest.approx(float(lower), abs=0.05)
     assert means[0] + 0.03 < means[1]
@@ -81,48 +104,60 @@ def test_with_a_wrong_posterior_the_elbo_is_the_closed_form_and_the_bound_rises_
     assert (many.importance_weighted >= many.elbo).all()
 
 
-def test_chunks_of_samples_change_neither_the_numbers_nor_the_draws(samples: tuple[Tensor, Tensor]) -> None:
-    found = []
+def test_chunks_of_samples_do_not_change_the_result(
+    samples: tuple[Tensor, Tensor],
+) -> None:
+    bounds = []
     for at_once in (8, 40, 1000):
-        model = LinearGaussian(off=0.3, wider=1.5)
-        found.append(likelihood_bounds(model.log_weights, *samples, samples=13, at_once=at_once))
+        model = LinearGaussian(shift=0.3, wider=1.5)
+        bounds.append(likelihood_bounds(model.log_weights, *samples, samples=13, at_once=at_once))
         assert sum(k for k, _ in model.calls) == 13 * 3  # three blocks of at most 8 images
         assert all(k * b <= at_once for k, b in model.calls)
-    for other in found[1:]:
+    for other in bounds[1:]:
         for field in ("elbo", "importance_weighted", "effective_samples"):
-            np.testing.assert_allclose(getattr(found[0], field), getattr(other, field), rtol=1e-12)
+            np.testing.assert_allclose(getattr(bounds[0], field), getattr(other, field), rtol=1e-12)
 
 
-def test_the_stream_is_the_formula_on_all_draws_at_once(samples: tuple[Tensor, Tensor]) -> None:
-    kept: list[np.ndarray] = []
+def test_running_sums_equal_the_formula_on_all_draws(samples: tuple[Tensor, Tensor]) -> None:
+    chunks: list[np.ndarray] = []
 
-    def remember(*arguments: Any) -> Tensor:
-        drawn = LinearGaussian(off=0.5).log_weights(*arguments)
-        kept.append(drawn.numpy())
+    def record(*arguments: Any) -> Tensor:
+        drawn = LinearGaussian(shift=0.5).log_weights(*arguments)
+        chunks.append(drawn.numpy())
         return drawn
 
     x, u = samples
-    found = likelihood_bounds(remember, x[:6], u[:6], samples=20, at_once=24)  # 3 samples at a time
-    assert len(kept) == 7
-    log_w = np.concatenate(kept)  # (20, 6)
-    np.testing.assert_allclose(found.elbo, log_w.mean(0), rtol=1e-12)
-    np.testing.assert_allclose(found.importance_weighted, np.log(np.exp(log_w).mean(0)), rtol=1e-10)
-    np.testing.assert_allclose(found.effective_samples, np.exp(log_w).sum(0) ** 2 / np.exp(2 * log_w).sum(0), rtol=1e-10)
+    bounds = likelihood_bounds(record, x[:6], u[:6], samples=20, at_once=24)  # 3 samples at a time
+    assert len(chunks) == 7
+    log_w = np.concatenate(chunks)  # (20, 6)
+    np.testing.assert_allclose(bounds.elbo, log_w.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(
+        bounds.importance_weighted, np.log(np.exp(log_w).mean(0)), rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        bounds.effective_samples, np.exp(log_w).sum(0) ** 2 / np.exp(2 * log_w).sum(0), rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize("level", [-1e5, 1e5])
-def test_tiny_and_huge_weights_neither_vanish_nor_overflow(level: float) -> None:
+def test_tiny_and_huge_weights_do_not_overflow(level: float) -> None:
     def weights(x: Tensor, u: None, k: int, generator: torch.Generator) -> Tensor:
         return torch.full((k, len(x)), level, dtype=torch.float64) + torch.arange(k)[:, None]
 
-    found = likelihood_bounds(weights, torch.zeros(9, 1), samples=4)
-    np.testing.assert_allclose(found.elbo, level + 1.5, atol=1e-9)
-    np.testing.assert_allclose(found.importance_weighted, level + math.log(np.exp(np.arange(4)).mean()), atol=1e-9)
+    bounds = likelihood_bounds(weights, torch.zeros(9, 1), samples=4)
+    np.testing.assert_allclose(bounds.elbo, level + 1.5, atol=1e-9)
+    np.testing.assert_allclose(
+        bounds.importance_weighted, level + math.log(np.exp(np.arange(4)).mean()), atol=1e-9
+    )
 
 
-def test_the_same_seed_gives_the_same_numbers_and_the_results_say_how_they_came(samples: tuple[Tensor, Tensor]) -> None:
-    model = LinearGaussian(off=0.5)
-    first, again, other = (log_likelihood(model.log_weights, *samples, samples=5, seed=seed) for seed in (1, 1, 2))
+def test_results_depend_on_the_seed_and_report_parameters(
+    samples: tuple[Tensor, Tensor],
+) -> None:
+    model = LinearGaussian(shift=0.5)
+    first, again, other = (
+        log_likelihood(model.log_weights, *samples, samples=5, seed=seed) for seed in (1, 1, 2)
+    )
     assert first == again != other
     assert first.metric == "log_likelihood"
     assert first.n == 20
@@ -136,35 +171,41 @@ def test_the_same_seed_gives_the_same_numbers_and_the_results_say_how_they_came(
     assert first.spread == pytest.approx(bounds.importance_weighted.std())
 
 
-def test_wrong_input_is_refused(samples: tuple[Tensor, Tensor]) -> None:
+def test_wrong_input_raises(samples: tuple[Tensor, Tensor]) -> None:
     model, (x, u) = LinearGaussian(), samples
     for wrong in ({"samples": 0}, {"at_once": 4}):
         with pytest.raises(UsageError, match="at least"):
             likelihood_bounds(model.log_weights, x, u, **wrong)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="20 images and 3 rows"):
         likelihood_bounds(model.log_weights, x, u[:3])
-    with pytest.raises(DataError, match="log_weights gave shape"):
+    with pytest.raises(DataError, match="log_weights returned shape"):
         likelihood_bounds(lambda x, u, k, g: torch.zeros(len(x)), x, u)
     for bad in (math.nan, math.inf):
         with pytest.raises(DataError, match="image 18 is not finite"):
-            likelihood_bounds(lambda y, u, k, g: torch.where((y == x[18]).all(1), bad, torch.zeros(k, len(y))), x, u)  # noqa: B023
+            likelihood_bounds(
+                lambda y, u, k, g, bad=bad: torch.where(
+                    (y == x[18]).all(1), bad, torch.zeros(k, len(y))
+                ),
+                x,
+                u,
+            )
 
 
-# ---- active units ----------------------------------------------------------------------------------------------------
-def test_active_units_are_those_whose_mean_varies_over_the_data() -> None:
+# ---- active units --------------------------------------------------------------------------------
+def test_active_units_have_varying_means() -> None:
     rng = np.random.default_rng(0)
     spread = np.array([1.0, 0.11, 0.09, 0.0])  # standard deviations; 0.1 is the threshold
     column = rng.permutation(np.repeat([-1.0, 1.0], 50))
     means = 5 + column[:, None] * spread
-    found = active_units(means)
-    assert (found.value, found.n, found.parameters) == (2, 100, {"threshold": 0.01, "units": 4})
+    result = active_units(means)
+    assert (result.value, result.n, result.parameters) == (2, 100, {"threshold": 0.01, "units": 4})
     blocks = active_units(torch.tensor(means.reshape(100, 2, 2)), ["first", "second"])
     assert (blocks.value, blocks.per_variable) == (2, {"first": 2, "second": 0})
     assert active_units(means, threshold=0.5).value == 1
     assert active_units(means, list("abcd")).per_variable == {"a": 1, "b": 1, "c": 0, "d": 0}
 
 
-def test_means_that_are_no_table_are_refused() -> None:
+def test_wrong_posterior_means_raise() -> None:
     for bad in (np.zeros(3), np.zeros((1, 3)), np.full((3, 2), np.nan)):
         with pytest.raises(DataError, match="posterior means must be finite"):
             active_units(bad)

@@ -32,7 +32,7 @@ def largest_sum(scores: np.ndarray) -> tuple[float, tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_mcc_is_the_best_of_all_one_to_one_matchings(seed):
+def test_mcc_is_the_best_one_to_one_matching(seed):
     codes, factors = mixed(seed=seed)
     for name, coefficient in (("pearson", pearsonr), ("spearman", spearmanr)):
         total, choice = largest_sum(table_of(codes, factors, coefficient))
@@ -44,8 +44,11 @@ def test_mcc_is_the_best_of_all_one_to_one_matchings(seed):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.permutations(range(4)), st.lists(st.sampled_from([-100.0, -0.1, 0.5, 3.0]), min_size=4, max_size=4))
-def test_mcc_ignores_order_scale_and_sign_and_spearman_any_monotone_map(order, scales):
+@given(
+    st.permutations(range(4)),
+    st.lists(st.sampled_from([-100.0, -0.1, 0.5, 3.0]), min_size=4, max_size=4),
+)
+def test_mcc_is_invariant_to_order_scale_and_sign(order, scales):
     factors = np.random.default_rng(0).normal(size=(100, 4))
     codes = factors[:, order] * scales + 7
     assert mcc(codes, factors).value == pytest.approx(1)
@@ -55,14 +58,16 @@ def test_mcc_ignores_order_scale_and_sign_and_spearman_any_monotone_map(order, s
 def test_identity_takes_code_i_for_factor_i():
     codes, factors = mixed(codes=3)
     result = mcc(codes, factors, matching="identity")
-    assert list(result.per_variable.values()) == pytest.approx(np.diag(table_of(codes, factors, pearsonr)), abs=1e-12)
+    assert list(result.per_variable.values()) == pytest.approx(
+        np.diag(table_of(codes, factors, pearsonr)), abs=1e-12
+    )
     assert result.value <= mcc(codes, factors).value
     assert match(codes, factors, method="identity").columns == (0, 1, 2)
     with pytest.raises(UsageError, match="2 codes and 3 factors"):
         match(codes[:, :2], factors, method="identity")
 
 
-def test_factors_left_without_a_code_count_nothing():
+def test_factors_without_a_code_count_zero():
     _, factors = mixed()
     result = mcc(factors[:, [2, 0]], factors)
     assert result.per_variable == pytest.approx({"factor0": 1.0, "factor1": 0.0, "factor2": 1.0})
@@ -71,19 +76,30 @@ def test_factors_left_without_a_code_count_nothing():
         match(factors[:, [2, 0]], factors)(factors[:, [2, 0]])
 
 
-def test_constant_codes_correlate_nothing():
+def test_constant_codes_have_zero_correlation():
     _, factors = mixed()
     constant = np.full((300, 3), 0.1)
     for name in ("pearson", "spearman"):
         assert mcc(constant, factors, correlation=name).value == 0
-        assert mcc(np.hstack([constant, factors]), factors, correlation=name).value == pytest.approx(1)
+        assert mcc(
+            np.hstack([constant, factors]), factors, correlation=name
+        ).value == pytest.approx(1)
 
 
 def test_matching_by_mic_may_use_a_code_twice_and_hungarian_may_not():
     rng = np.random.default_rng(0)
     first = rng.normal(size=400)
-    factors = np.stack([first, first**2 + 0.05 * rng.normal(size=400), rng.normal(size=400)], axis=1)
-    codes = np.stack([rng.normal(size=400), factors[:, 2] + 0.1 * rng.normal(size=400), first + 0.01 * rng.normal(size=400)], axis=1)
+    factors = np.stack(
+        [first, first**2 + 0.05 * rng.normal(size=400), rng.normal(size=400)], axis=1
+    )
+    codes = np.stack(
+        [
+            rng.normal(size=400),
+            factors[:, 2] + 0.1 * rng.normal(size=400),
+            first + 0.01 * rng.normal(size=400),
+        ],
+        axis=1,
+    )
     scores = mic_matrix(codes, factors)
     by_mic = match(codes, factors, method="mic")
     assert by_mic.columns == (2, 2, 1)
@@ -96,24 +112,26 @@ def test_matching_by_mic_may_use_a_code_twice_and_hungarian_may_not():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_matching_names_itself_and_finds_a_permuted_copy(method):
+def test_every_method_recovers_a_permutation(method):
     _, factors = mixed()
     order = [0, 1, 2] if method == "identity" else [2, 0, 1]
-    found = match(factors[:, order], factors, method=method, names=["a", "b", "c"])
-    assert found.method == method
-    assert np.array_equal(found(factors[:, order]), factors)
-    assert found.pairs == {name: f"z{order.index(i)}" for i, name in enumerate("abc")}
+    matching = match(factors[:, order], factors, method=method, names=["a", "b", "c"])
+    assert matching.method == method
+    assert np.array_equal(matching(factors[:, order]), factors)
+    assert matching.pairs == {name: f"z{order.index(i)}" for i, name in enumerate("abc")}
 
 
 def test_spearman_matches_what_pearson_misses():
     rng = np.random.default_rng(1)
     factors = rng.normal(size=(500, 2))
-    codes = np.stack([np.exp(6 * factors[:, 0]), 0.5 * factors[:, 0] + rng.normal(size=500)], axis=1)
+    codes = np.stack(
+        [np.exp(6 * factors[:, 0]), 0.5 * factors[:, 0] + rng.normal(size=500)], axis=1
+    )
     assert match(codes, factors[:, 0], method="hungarian-spearman").columns == (0,)
     assert match(codes, factors[:, 0], method="hungarian").columns == (1,)
 
 
-def test_unknown_words_are_refused_with_the_known_ones():
+def test_unknown_methods_raise():
     codes, factors = mixed()
     with pytest.raises(UsageError, match="unknown matching 'hungary'; did you mean 'hungarian'"):
         match(codes, factors, method="hungary")

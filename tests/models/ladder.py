@@ -1,20 +1,24 @@
-"""Small Ladder VAEs with weights far from their start, and what the tests hand to them."""
+"""Small Ladder VAEs with perturbed weights, and their inputs."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from intervae.data.base import Batch, Dataset, Variable, build_dataset
+from intervae.data import Dataset, Variable, build_dataset
 from intervae.models import LadderVAE
 from intervae.nets.norm import BatchNorm
 
-SMALL: dict[str, Any] = {"latents": (4, 3, 2), "widths": (16, 12, 8), "warm_up": 0, "epochs": 2, "batch_size": 16}
-END = torch.tensor(math.inf)  # the step at which every schedule is over
+SMALL: dict[str, Any] = {
+    "latents": (4, 3, 2),
+    "widths": (16, 12, 8),
+    "warm_up": 0,
+    "epochs": 2,
+    "batch_size": 16,
+}
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -22,15 +26,15 @@ def seeded(seed: int) -> torch.Generator:
 
 
 def make(data: Dataset, *, scramble: float = 0.3, **settings: Any) -> LadderVAE:
-    """A model in eval mode whose weights and kept statistics are far from their simple start: variances that differ, layers that talk."""
+    """Return a model in eval mode with perturbed weights and statistics."""
     model, generator = LadderVAE(data.spec, **{**SMALL, **settings}), seeded(7)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += scramble * torch.randn(parameter.shape, generator=generator)
-        for part in model.modules():
-            if isinstance(part, BatchNorm):
-                part.mean += scramble * torch.randn(part.mean.shape, generator=generator)
-                part.variance += torch.rand(part.variance.shape, generator=generator)
+        for layer in model.modules():
+            if isinstance(layer, BatchNorm):
+                layer.mean += scramble * torch.randn(layer.mean.shape, generator=generator)
+                layer.variance += torch.rand(layer.variance.shape, generator=generator)
     return model
 
 
@@ -39,15 +43,21 @@ def grey(data: Dataset, n: int) -> Tensor:
 
 
 def noises(model: LadderVAE, n: int, seed: int = 0) -> list[Tensor]:
-    return [torch.randn(n, size, generator=seeded(seed + i)) for i, size in enumerate(model.settings.latents)]
+    return [
+        torch.randn(n, size, generator=seeded(seed + i))
+        for i, size in enumerate(model.settings.latents)
+    ]
 
 
-def batch_of(data: Dataset, n: int, step: Tensor = END) -> Batch:
-    return {**data.train.batch(torch.arange(n)), "step": step}
-
-
-def pictures(images: np.ndarray) -> Dataset:
-    """A data set of (N, C, H, W) uint8 pictures, the last fifth for validation and test."""
+def image_dataset(images: np.ndarray) -> Dataset:
+    """Return a data set of uint8 images (N, C, H, W), the last fifth for validation and test."""
     n = len(images)
     validation, test = (np.arange(n) >= 0.8 * n) & (np.arange(n) < 0.9 * n), np.arange(n) >= 0.9 * n
-    return build_dataset("made", images, np.arange(n, dtype=float)[:, None], [Variable("a")], validation=validation, test=test)
+    return build_dataset(
+        "made",
+        images,
+        np.arange(n, dtype=float)[:, None],
+        [Variable("a")],
+        validation=validation,
+        test=test,
+    )

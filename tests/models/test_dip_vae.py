@@ -1,4 +1,4 @@
-"""DIP-VAE: the penalties against numpy's covariance, the default weights, and type II against draws of the latents."""
+"""DIP-VAE: penalties against numpy's covariance and sampled latents; default weights."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ from intervae.causal.gaussian import reparametrise
 from intervae.errors import UsageError
 from intervae.models import DIPVAE, VAE
 
-SMALL: dict[str, Any] = {"latents": 3, "dims": 2, "channels": (8, 8), "hidden": 32, "epochs": 1, "batch_size": 16}
+SMALL: dict[str, Any] = {
+    "latents": 3,
+    "dims": 2,
+    "channels": (8, 8),
+    "hidden": 32,
+    "epochs": 1,
+    "batch_size": 16,
+}
 
 
 def setup(make_data: Any, **settings: Any) -> tuple[DIPVAE, dict[str, Tensor]]:
     data = make_data()
     model = DIPVAE(data.spec, **{**SMALL, **settings})
     with torch.no_grad():
-        model.encoder.dense[-1].weight.mul_(150)  # posteriors that differ from image to image, with variances that do too
+        model.encoder.dense[-1].weight.mul_(150)  # means and variances differ between images
     return model, {**data.train.batch(torch.arange(12)), "step": torch.zeros(())}
 
 
@@ -33,12 +40,21 @@ def penalties(matrix: np.ndarray) -> tuple[float, float]:
 
 @pytest.mark.parametrize("kind", ["i", "ii"])
 @pytest.mark.parametrize("weights", [None, (3.0, 0.5), (0.0, 0.0)])
-def test_the_penalties_are_those_of_numpys_covariance(kind: Any, weights: Any, make_data: Any) -> None:
-    given = {} if weights is None else {"diagonal_weight": weights[0], "off_diagonal_weight": weights[1]}
-    model, batch = setup(make_data, kind=kind, **given)
-    terms = {key: value.item() for key, value in model.loss(batch, torch.Generator().manual_seed(0)).items()}
+def test_the_penalties_match_numpys_covariance(kind: Any, weights: Any, make_data: Any) -> None:
+    settings_of_weights = (
+        {}
+        if weights is None
+        else {"diagonal_weight": weights[0], "off_diagonal_weight": weights[1]}
+    )
+    model, batch = setup(make_data, kind=kind, **settings_of_weights)
+    terms = {
+        key: value.item()
+        for key, value in model.loss(batch, torch.Generator().manual_seed(0)).items()
+    }
     with torch.no_grad():
-        mean, log_variance = (t.flatten(1).double().numpy() for t in model.posterior(batch["images"]))
+        mean, log_variance = (
+            t.flatten(1).double().numpy() for t in model.posterior(batch["images"])
+        )
     matrix = np.cov(mean.T, bias=True)
     if kind == "ii":
         matrix = matrix + np.diag(np.exp(log_variance).mean(0))
@@ -48,38 +64,46 @@ def test_the_penalties_are_those_of_numpys_covariance(kind: Any, weights: Any, m
     plain = VAE(model.spec, **SMALL)
     plain.load_state_dict(model.state_dict())
     elbo = plain.loss(batch, torch.Generator().manual_seed(0))["loss"].item()
-    on, beside = weights if weights is not None else {"i": (100, 10), "ii": (80, 80)}[kind]
-    assert terms["loss"] == pytest.approx(elbo + on * diagonal + beside * off, rel=1e-5)
+    diagonal_weight, off_weight = (
+        weights if weights is not None else {"i": (100, 10), "ii": (80, 80)}[kind]
+    )
+    assert terms["loss"] == pytest.approx(
+        elbo + diagonal_weight * diagonal + off_weight * off, rel=1e-5
+    )
 
 
-def test_type_two_is_the_covariance_of_the_latents_themselves(make_data: Any) -> None:
+def test_type_two_is_the_covariance_of_sampled_latents(make_data: Any) -> None:
     model, batch = setup(make_data, kind="ii")
     with torch.no_grad():
         mean, log_variance = model.posterior(batch["images"])
         generator = torch.Generator().manual_seed(0)
-        draws = torch.cat([reparametrise(mean, log_variance, generator).flatten(1) for _ in range(4000)])
+        draws = torch.cat(
+            [reparametrise(mean, log_variance, generator).flatten(1) for _ in range(4000)]
+        )
     diagonal, off = penalties(np.cov(draws.double().numpy().T, bias=True))
     terms = model.loss(batch, generator)
     assert terms["diagonal"].item() == pytest.approx(diagonal, rel=0.1)
     assert terms["off_diagonal"].item() == pytest.approx(off, rel=0.1)
 
 
-def test_latents_with_the_identity_as_covariance_cost_nothing(make_data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight corners of a cube as means: uncorrelated, variance 1; type II then wants no further variance, or noise alone."""
+def test_latents_with_identity_covariance_have_no_penalty(
+    make_data: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Corners of a cube as means are uncorrelated with variance 1; type II adds the variances."""
     model, batch = setup(make_data, kind="i", dims=1)
     corners = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 3)[:, :, None]
-    small, whole = torch.full_like(corners, -12.0), torch.zeros_like(corners)
+    small, unit = torch.full_like(corners, -12.0), torch.zeros_like(corners)
     kinds = {kind: DIPVAE(model.spec, **{**SMALL, "dims": 1, "kind": kind}) for kind in ("i", "ii")}
 
     def cost(kind: str, mean: Tensor, log_variance: Tensor) -> tuple[float, float]:
         _, terms = kinds[kind].regularisation(mean, log_variance, mean, batch, None)
         return terms["diagonal"].item(), terms["off_diagonal"].item()
 
-    assert cost("i", corners, whole) == pytest.approx((0, 0), abs=1e-8)
+    assert cost("i", corners, unit) == pytest.approx((0, 0), abs=1e-8)
     assert cost("ii", corners, small) == pytest.approx((0, 0), abs=1e-8)
-    assert cost("ii", corners, whole) == pytest.approx((3, 0), abs=1e-6)
-    assert cost("ii", 0 * corners, whole) == pytest.approx((0, 0), abs=1e-8)  # three unused dims
-    assert cost("i", 0 * corners, whole) == pytest.approx((3, 0), abs=1e-8)
+    assert cost("ii", corners, unit) == pytest.approx((3, 0), abs=1e-6)
+    assert cost("ii", 0 * corners, unit) == pytest.approx((0, 0), abs=1e-8)  # three unused dims
+    assert cost("i", 0 * corners, unit) == pytest.approx((3, 0), abs=1e-8)
     same = corners[:, :1].expand(-1, 3, -1)
     assert cost("i", same, small) == pytest.approx((0, 6), abs=1e-6)
 

@@ -1,4 +1,4 @@
-"""InfoGAN: the bound on the information in closed form, who learns what, and that a small game neither diverges nor collapses."""
+"""InfoGAN: the information bound in closed form, gradients, and a small training run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from intervae.data.base import Dataset, Spec, Variable, build_dataset
+from intervae.data import Dataset, Spec, Variable, build_dataset
 from intervae.errors import DataError, QueryError, UsageError
-from intervae.metrics.collapse import diversity, mode_shares
+from intervae.metrics.sample_diversity import diversity, mode_shares
 from intervae.models import InfoGAN
 
-TINY = {"noise": 3, "categories": (3, 2), "continuous": 2, "channels": (8,), "hidden": 16, "code_hidden": 8}
+TINY = {
+    "noise": 3,
+    "categories": (3, 2),
+    "continuous": 2,
+    "channels": (8,),
+    "hidden": 16,
+    "code_hidden": 8,
+}
 MODES = np.zeros((3, 1, 8, 8))
 MODES[0, :, :3], MODES[1, :, :, :3], MODES[2, :, 4:, 4:] = 0.75, 0.75, 0.75
 
@@ -26,35 +33,51 @@ def make(**changes: Any) -> InfoGAN:
 
 @pytest.fixture(scope="module")
 def bands() -> Dataset:
-    """300 pictures of 8 x 8 in three modes (a band above, a band on the left, a block below right) of varying brightness."""
+    """300 images of 8 x 8 of varying brightness in three modes: two bands and a block."""
     rng = np.random.default_rng(0)
     brightness = rng.uniform(2 / 3, 4 / 3, size=300)
-    pictures = MODES[rng.integers(3, size=300)] * brightness[:, None, None, None]
-    return build_dataset("bands", (255 * pictures).astype(np.uint8), brightness[:, None], [Variable("brightness")], test=0.1)
+    samples = MODES[rng.integers(3, size=300)] * brightness[:, None, None, None]
+    return build_dataset(
+        "bands",
+        (255 * samples).astype(np.uint8),
+        brightness[:, None],
+        [Variable("brightness")],
+        test=0.1,
+    )
 
 
 @pytest.fixture(scope="module")
 def trained(bands: Dataset) -> tuple[InfoGAN, list[dict[str, Any]]]:
-    settings = {"noise": 8, "categories": (3,), "continuous": 1, "channels": (16,), "hidden": 64, "code_hidden": 32, "batch_size": 64, "epochs": 150}
+    settings = {
+        "noise": 8,
+        "categories": (3,),
+        "continuous": 1,
+        "channels": (16,),
+        "hidden": 64,
+        "code_hidden": 32,
+        "batch_size": 64,
+        "epochs": 150,
+    }
     model = InfoGAN(bands.spec, **settings)
     return model, model.fit(bands, seed=1).history
 
 
-def check_not_collapsed(pictures: Tensor, data: Dataset) -> None:
-    """No collapse: pictures differ at least 70% as much as data do, and each of the three modes has a tenth of them (of data: a third)."""
-    assert float(diversity(pictures.numpy(), data.train.images.numpy() / 255)) > 0.7
-    assert float(mode_shares(pictures.numpy(), MODES)) > 0.1
+def check_not_collapsed(samples: Tensor, data: Dataset) -> None:
+    """Assert 70% of the diversity of the data, and a tenth of the images in each of three modes."""
+    assert float(diversity(samples.numpy(), data.train.images.numpy() / 255)) > 0.7
+    assert float(mode_shares(samples.numpy(), MODES)) > 0.1
 
 
-# ---- a small game ---------------------------------------------------------------------------------------------------
+# ---- training ------------------------------------------------------------------------------
 def test_the_losses_of_both_players_stay_finite(trained: Any) -> None:
-    """Every single step is checked by the loop itself, which stops at the first term that is not finite; here the means that it logs."""
     _, history = trained
     assert len(history) == 150
     for line in history:
-        assert {f"{player}.{term}" for player in ("discriminator", "generator") for term in ("loss", "adversarial", "information")} == set(
-            line["train"]
-        )
+        assert {
+            f"{player}.{term}"
+            for player in ("discriminator", "generator")
+            for term in ("loss", "adversarial", "information")
+        } == set(line["train"])
         assert np.isfinite([*line["train"].values(), *line["validation"].values()]).all()
 
 
@@ -63,30 +86,33 @@ def test_the_generator_does_not_collapse(trained: Any, bands: Dataset) -> None:
 
 
 def test_a_collapsed_generator_fails_the_check(trained: Any, bands: Dataset) -> None:
-    pictures = trained[0].sample(300, seed=0)
-    nearest = ((pictures[:, None] - torch.as_tensor(MODES)) ** 2).sum((2, 3, 4)).argmin(1)
-    for collapsed in (pictures[:1].expand(300, -1, -1, -1), pictures[nearest > 0]):  # one picture; a mode left out
+    samples = trained[0].sample(300, seed=0)
+    nearest = ((samples[:, None] - torch.as_tensor(MODES)) ** 2).sum((2, 3, 4)).argmin(1)
+    for collapsed in (
+        samples[:1].expand(300, -1, -1, -1),
+        samples[nearest > 0],
+    ):  # one image; a missing mode
         with pytest.raises(AssertionError):
             check_not_collapsed(collapsed, bands)
 
 
-def test_generated_pictures_tell_their_codes(trained: Any) -> None:
-    """The categorical code is read back from nearly every picture, and the bound is near the 1.10 nats that it has (chance: a third, 0 nats)."""
+def test_codes_are_recovered_from_generated_images(trained: Any) -> None:
+    """The entropy of the categorical code is 1.10 nats; chance is a third, and 0 nats."""
     model, history = trained
     inputs, codes = model.draw_inputs(400, torch.zeros(()), torch.Generator().manual_seed(0))
     with torch.no_grad():
-        read = model.read_codes(model.generator(inputs))
-    assert (read[:, 1:].argmax(1) == codes[:, 1:].argmax(1)).float().mean() > 0.95
+        predicted = model.predict_codes(model.generator(inputs))
+    assert (predicted[:, 1:].argmax(1) == codes[:, 1:].argmax(1)).float().mean() > 0.95
     assert history[-1]["train"]["generator.information"] > 0.7
 
 
-# ---- the bound, Eq. 5 -----------------------------------------------------------------------------------------------
-def bound(model: InfoGAN, read: Tensor, codes: Tensor) -> Tensor:
-    model.code_reader = nn.Identity()  # type: ignore[assignment]  # the features are then what Q gives
-    return model.information(read, codes)
+# ---- bound, Eq. 5 --------------------------------------------------------------------------
+def bound(model: InfoGAN, predicted: Tensor, codes: Tensor) -> Tensor:
+    model.code_reader = nn.Identity()  # type: ignore[assignment]
+    return model.information(predicted, codes)
 
 
-def test_the_bound_is_the_entropy_where_codes_are_read_exactly_and_nothing_where_they_are_not() -> None:
+def test_the_bound_is_the_entropy_for_exact_codes_and_0_for_chance() -> None:
     model = make(continuous=0)
     codes = model.draw_codes(50, torch.zeros(()), torch.Generator().manual_seed(0))
     exact = bound(model, 100 * codes, codes)
@@ -94,11 +120,11 @@ def test_the_bound_is_the_entropy_where_codes_are_read_exactly_and_nothing_where
     assert torch.allclose(bound(model, torch.zeros(50, 5), codes), torch.zeros(50), atol=1e-6)
 
 
-def test_the_bound_of_continuous_codes_is_that_of_a_unit_gaussian() -> None:
+def test_the_bound_of_continuous_codes_is_a_unit_gaussian() -> None:
     model = make(categories=())
-    codes, read = torch.tensor([[0.5, -1.0]]), torch.tensor([[0.2, 1.0]])
+    codes, predicted = torch.tensor([[0.5, -1.0]]), torch.tensor([[0.2, 1.0]])
     expected = -0.5 * (0.3**2 + 2.0**2) - math.log(2 * math.pi) + 2 * math.log(2)
-    assert bound(model, read, codes).item() == pytest.approx(expected, rel=1e-5)
+    assert bound(model, predicted, codes).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_information_is_in_both_objectives(bands: Dataset) -> None:
@@ -106,38 +132,50 @@ def test_the_information_is_in_both_objectives(bands: Dataset) -> None:
     model = make(info_weight=0.7)
     for objective in (model.loss, model.discriminator_objective):
         terms = objective(batch, torch.Generator().manual_seed(0))
-        assert terms["loss"].item() == pytest.approx((terms["adversarial"] - 0.7 * terms["information"]).item(), rel=1e-6)
+        assert terms["loss"].item() == pytest.approx(
+            (terms["adversarial"] - 0.7 * terms["information"]).item(), rel=1e-6
+        )
 
 
-def test_the_losses_at_an_undecided_discriminator(bands: Dataset) -> None:
-    """D(x) = 1/2 everywhere: the generator's is log 2, the discriminator's 2 log 2."""
+def test_the_losses_of_an_undecided_discriminator(bands: Dataset) -> None:
+    """D(x) = 1/2: log 2 for the generator, 2 log 2 for the discriminator."""
     model = make()
     nn.init.zeros_(model.discriminator.weight)
     nn.init.zeros_(model.discriminator.bias)
     batch = bands.train.batch(torch.arange(16))
     assert model.loss(batch)["adversarial"].item() == pytest.approx(math.log(2), rel=1e-6)
-    assert model.discriminator_objective(batch)["adversarial"].item() == pytest.approx(2 * math.log(2), rel=1e-6)
+    assert model.discriminator_objective(batch)["adversarial"].item() == pytest.approx(
+        2 * math.log(2), rel=1e-6
+    )
 
 
-# ---- who learns what ------------------------------------------------------------------------------------------------
-def moved(model: InfoGAN, loss: Tensor) -> set[str]:
-    """The networks that get a gradient."""
+# ---- gradients -----------------------------------------------------------------------------
+def networks_with_gradient(model: InfoGAN, loss: Tensor) -> set[str]:
+    """Return the networks that get a gradient."""
     model.zero_grad(set_to_none=True)
     loss.backward()
-    return {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None and bool(p.grad.abs().sum() > 0)}
+    return {
+        name.split(".")[0]
+        for name, p in model.named_parameters()
+        if p.grad is not None and bool(p.grad.abs().sum() > 0)
+    }
 
 
-def test_the_discriminator_does_not_teach_the_generator(bands: Dataset) -> None:
+def test_the_discriminator_loss_does_not_train_the_generator(bands: Dataset) -> None:
     model, batch = make().train(), bands.train.batch(torch.arange(16))
-    assert moved(model, model.discriminator_objective(batch)["loss"]) == {"trunk", "discriminator", "code_reader"}
-    assert "generator" in moved(model, model.loss(batch)["loss"])
+    assert networks_with_gradient(model, model.discriminator_objective(batch)["loss"]) == {
+        "trunk",
+        "discriminator",
+        "code_reader",
+    }
+    assert "generator" in networks_with_gradient(model, model.loss(batch)["loss"])
     discriminator, generator = model.phases()[0].players
     assert (discriminator.learning_rate, generator.learning_rate) == (2e-4, 1e-3)
     assert discriminator.betas == generator.betas == (0.5, 0.999)
     assert not any(p.startswith("trunk") for p in generator.parameters)
 
 
-# ---- the codes ------------------------------------------------------------------------------------------------------
+# ---- codes ---------------------------------------------------------------------------------
 def test_codes_are_uniform() -> None:
     codes = make().draw_codes(20000, torch.zeros(()), torch.Generator().manual_seed(0))
     assert codes[:, :2].abs().max() <= 1
@@ -157,7 +195,7 @@ def test_latents_are_the_continuous_codes_then_the_probabilities() -> None:
     assert make(categories=(), continuous=4).latent_names == ("c0", "c1", "c2", "c3")
 
 
-def test_decode_puts_the_noise_at_its_mean() -> None:
+def test_decode_sets_the_noise_to_its_mean() -> None:
     model = make()
     codes = model.draw_codes(5, torch.zeros(()), torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -167,15 +205,15 @@ def test_decode_puts_the_noise_at_its_mean() -> None:
         model.decode(torch.zeros(5, 7, 2))
 
 
-def test_wrong_settings_and_questions_are_refused() -> None:
-    for changes, words in (
-        ({"categories": (), "continuous": 0}, "needs a code"),
+def test_wrong_settings_and_queries_are_refused() -> None:
+    for changes, message in (
+        ({"categories": (), "continuous": 0}, "needs at least one code"),
         ({"categories": (1,)}, "2 categories or more"),
         ({"noise": -1}, "noise=-1"),
         ({"momentum": 1.0}, "momentum"),
         ({"channels": ()}, "channels"),
     ):
-        with pytest.raises(UsageError, match=words):
+        with pytest.raises(UsageError, match=message):
             make(**changes)
     with pytest.raises(DataError, match="not clips"):
         InfoGAN(Spec((1, 8, 8), frames=4))

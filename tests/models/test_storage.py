@@ -1,4 +1,4 @@
-"""Models on disk: what a run folder says, and one sentence for everything that can be wrong with it."""
+"""Models on disk: contents of a run folder, and errors for damaged ones."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from safetensors.torch import load_file, save_file
 import intervae
 from intervae.causal.graph import CausalGraph
 from intervae.errors import RunError
-from intervae.models import MODELS, storage
-from intervae.models.storage import load_model, revision
+from intervae.models import MODELS, environment
+from intervae.models.environment import revision
+from intervae.models.storage import load_model
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +54,15 @@ def change_config(folder: Path, change: Callable[[Any], Any]) -> None:
     (folder / "config.json").write_text(json.dumps(config if changed is None else changed))
 
 
-# ---- what it says ---------------------------------------------------------------------------------------------------
-def test_the_config_tells_how_the_model_was_made(trained: Path, pendulum: Any) -> None:
+# ---- contents -----------------------------------------------------------------------------------
+def test_the_config_describes_the_model_and_its_training(trained: Path, pendulum: Any) -> None:
     config = json.loads((trained / "config.json").read_text())
-    assert (config["model"], config["seed"], config["format"], config["intervae"]) == ("causal-vae", 11, 1, intervae.__version__)
+    assert (config["model"], config["seed"], config["format"], config["intervae"]) == (
+        "causal-vae",
+        11,
+        1,
+        intervae.__version__,
+    )
     assert config["data"] == pendulum.source
     assert config["data"]["name"] == "pendulum"
     assert config["versions"]["torch"] == torch.__version__
@@ -78,15 +84,18 @@ def test_the_config_tells_how_the_model_was_made(trained: Path, pendulum: Any) -
 def test_the_graph_is_written_for_other_programs(trained: Path) -> None:
     graph = CausalGraph.from_json((trained / "graph.json").read_text())
     assert graph == load_model(trained).graph
-    assert [(a, b) for a, b, _ in graph.edges] == [(a, b) for a, b, _ in load_model(trained).graph.edges]
+    assert [(a, b) for a, b, _ in graph.edges] == [
+        (a, b) for a, b, _ in load_model(trained).graph.edges
+    ]
     assert len(graph.edges) == 4
 
 
-def test_the_card_tells_variables_ranges_graph_and_use(trained: Path, pendulum: Any) -> None:
+def test_the_card_lists_variables_ranges_graph_and_example(trained: Path, pendulum: Any) -> None:
     card = (trained / "README.md").read_text()
     assert card.startswith(f"# {MODELS['causal-vae'].title}")
     for variable in pendulum.variables:
-        assert f"| {variable.name} | {variable.kind} | {variable.unit} | {variable.low:.4g} to {variable.high:.4g} |" in card
+        values = f"{variable.low:.4g} to {variable.high:.4g}"
+        assert f"| {variable.name} | {variable.kind} | {variable.unit} | {values} |" in card
     for cause, effect, weight in load_model(trained).graph.edges:
         assert f"`{cause}` -> `{effect}` ({weight:.2f})" in card
     assert "seed 11" in card
@@ -96,10 +105,15 @@ def test_the_card_tells_variables_ranges_graph_and_use(trained: Path, pendulum: 
     compile(code, "card", "exec")
     assert 'intervae.load(".")' in code
     first = pendulum.variables[0]
-    assert f'model.counterfactual(images, {{"{first.name}": {(first.low + first.high) / 2:.4g}}})' in code
+    assert (
+        f'model.counterfactual(images, {{"{first.name}": {(first.low + first.high) / 2:.4g}}})'
+        in code
+    )
 
 
-def test_the_card_asks_about_the_latents_where_they_are_not_the_labels(make_model: Any, pendulum: Any, tmp_path: Path) -> None:
+def test_the_example_of_the_card_names_latents_without_labels(
+    make_model: Any, pendulum: Any, tmp_path: Path
+) -> None:
     model = make_model("causal-vae-unsup", pendulum)
     model.save(tmp_path)
     code = (tmp_path / "README.md").read_text().split("```python")[1].split("```")[0]
@@ -107,23 +121,41 @@ def test_the_card_asks_about_the_latents_where_they_are_not_the_labels(make_mode
     assert torch.isfinite(model.counterfactual(pendulum.test.images[:2], {"z0": 0})).all()
 
 
-def test_saving_alone_needs_no_training_data(make_model: Any, pendulum: Any, tmp_path: Path) -> None:
+def test_saving_alone_needs_no_training_data(
+    make_model: Any, pendulum: Any, tmp_path: Path
+) -> None:
     model = make_model("causal-vae", pendulum)
     model.save(tmp_path / "deep" / "folder")
-    assert {path.name for path in (tmp_path / "deep" / "folder").iterdir()} == {"config.json", "model.safetensors", "graph.json", "README.md"}
+    assert {path.name for path in (tmp_path / "deep" / "folder").iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "graph.json",
+        "README.md",
+    }
     load_model(str(tmp_path / "deep" / "folder"))
 
 
-def test_a_loaded_model_goes_on_training(trained: Path, pendulum: Any) -> None:
+def test_a_loaded_model_can_be_trained_further(trained: Path, pendulum: Any) -> None:
     model = load_model(trained)
     before = model.adjacency.detach().clone()
     model.fit(pendulum)
     assert not torch.equal(before, model.adjacency)
 
 
-# ---- which code it was ----------------------------------------------------------------------------------------------
+# ---- revision -----------------------------------------------------------------------------------
 def git(folder: Path, *words: str) -> str:
-    command = ["git", "-C", str(folder), "-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false", *words]
+    command = [
+        "git",
+        "-C",
+        str(folder),
+        "-c",
+        "user.name=test",
+        "-c",
+        "user.email=test@example.org",
+        "-c",
+        "commit.gpgsign=false",
+        *words,
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -141,27 +173,48 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_copy_in_an_ignored_folder_of_a_checkout_is_told_its_revision(checkout: Path) -> None:
+def test_a_copy_in_a_checkout_takes_its_revision_from_the_variable(checkout: Path) -> None:
     """It must not take the checkout's, whose code it need not be."""
     source = Path(intervae.__file__).parent
-    shutil.copytree(source, checkout / "build" / "src" / "intervae", ignore=shutil.ignore_patterns("__pycache__"))
-    script = "import intervae, os\nfrom intervae.models.storage import revision\nprint(intervae.__file__)\n"
-    script += "print(repr(revision()))\nos.environ.pop('INTERVAE_REVISION')\nprint(repr(revision()))"
-    environment = {**os.environ, "PYTHONPATH": str(checkout / "build" / "src"), "INTERVAE_REVISION": "0123456789ab"}
-    done = subprocess.run([sys.executable, "-c", script], cwd=checkout, env=environment, capture_output=True, text=True, check=True)
-    where, told, without = done.stdout.splitlines()
+    shutil.copytree(
+        source,
+        checkout / "build" / "src" / "intervae",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    script = """import intervae, os
+from intervae.models.environment import revision
+print(intervae.__file__)
+print(repr(revision()))
+os.environ.pop('INTERVAE_REVISION')
+print(repr(revision()))"""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(checkout / "build" / "src"),
+        "INTERVAE_REVISION": "0123456789ab",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=checkout,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    where, from_variable, without = done.stdout.splitlines()
     assert Path(where).is_relative_to(checkout)
-    assert told == "'0123456789ab'"
+    assert from_variable == "'0123456789ab'"
     assert without == "''"
 
 
-def test_code_that_git_knows_has_its_commit_and_a_plus_for_changes(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_revision_is_the_commit_and_a_plus_for_changes(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = checkout / "src" / "storage.py"
     code.parent.mkdir()
     code.write_text("first\n")
-    monkeypatch.setattr(storage, "__file__", str(code))
-    monkeypatch.setenv("INTERVAE_REVISION", "told")
-    assert revision() == "told"  # not part of any commit yet
+    monkeypatch.setattr(environment, "__file__", str(code))
+    monkeypatch.setenv("INTERVAE_REVISION", "variable")
+    assert revision() == "variable"  # not part of any commit yet
     git(checkout, "add", "src")
     git(checkout, "commit", "-q", "-m", "Add code")
     head = git(checkout, "rev-parse", "HEAD")[:12]
@@ -171,12 +224,12 @@ def test_code_that_git_knows_has_its_commit_and_a_plus_for_changes(checkout: Pat
     code.write_text("second\n")
     assert revision() == f"{head}+"
     monkeypatch.setenv("PATH", "")  # without git
-    assert revision() == "told"
+    assert revision() == "variable"
     monkeypatch.delenv("INTERVAE_REVISION")
     assert revision() == ""
 
 
-# ---- what can be wrong ----------------------------------------------------------------------------------------------
+# ---- damaged runs -------------------------------------------------------------------------------
 def test_no_folder_no_run(tmp_path: Path) -> None:
     refuse(tmp_path / "nowhere", "not a run folder")
     (tmp_path / "file").write_text("x")
@@ -184,11 +237,13 @@ def test_no_folder_no_run(tmp_path: Path) -> None:
     refuse(tmp_path, r"has no config\.json \(the run's settings\)")
 
 
-def test_a_run_that_has_not_finished_says_how_to_go_on(run: Path) -> None:
+def test_an_unfinished_run_says_how_to_continue(run: Path) -> None:
     (run / "model.safetensors").unlink()
     refuse(run, rf"has no model\.safetensors.*not finished: go on with `intervae resume {run}`")
     shutil.rmtree(run / "checkpoints")
-    refuse(run, r"has no model\.safetensors \(the weights\); put the file back, or train it again\.$")
+    refuse(
+        run, r"has no model\.safetensors \(the weights\); put the file back, or train it again\.$"
+    )
 
 
 @pytest.mark.parametrize("content", ["", "{", "model: causal-vae", "\x00"])
@@ -198,7 +253,7 @@ def test_a_config_that_is_not_json(content: str, run: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [[], 3, None, "causal-vae", {}, {"model": "causal-vae"}])
-def test_a_config_that_is_not_ours(content: Any, run: Path) -> None:
+def test_a_config_of_another_program(content: Any, run: Path) -> None:
     (run / "config.json").write_text(json.dumps(content))
     refuse(run, "is not the config of an intervae run")
 
@@ -209,10 +264,13 @@ def test_another_format_number(number: Any, run: Path) -> None:
     refuse(run, rf"has format {number!r}; this version of intervae reads format 1")
 
 
-@pytest.mark.parametrize("model", ["other-vae", "os.system", "__import__('os').abort()", "../../evil", ["causal-vae"], None, 3])
+@pytest.mark.parametrize(
+    "model",
+    ["other-vae", "os.system", "__import__('os').abort()", "../../evil", ["causal-vae"], None, 3],
+)
 def test_an_unknown_model_is_named_and_never_executed(model: Any, run: Path) -> None:
     change_config(run, lambda config: {**config, "model": model})
-    refuse(run, "which this version of intervae does not know; known: .*causal-vae")
+    refuse(run, "which is not registered; load it with .*registered: .*causal-vae")
 
 
 def test_nothing_in_a_run_folder_is_executed(run: Path, tmp_path: Path) -> None:
@@ -231,9 +289,13 @@ def test_nothing_in_a_run_folder_is_executed(run: Path, tmp_path: Path) -> None:
     change_config(run, poison)
     load_model(run)
     assert not evil.exists()
-    (run / "model.safetensors").write_bytes(b"cos\nsystem\n(S'touch " + str(evil).encode() + b"'\ntR.")  # what an unpickler would run
+    (run / "model.safetensors").write_bytes(
+        b"cos\nsystem\n(S'touch " + str(evil).encode() + b"'\ntR."
+    )  # what an unpickler would run
     refuse(run, "not a readable safetensors file")
-    change_config(run, lambda config: {**config, "settings": {**config["settings"], "network": code}})
+    change_config(
+        run, lambda config: {**config, "settings": {**config["settings"], "network": code}}
+    )
     refuse(run, "is not a choice")
     assert not evil.exists()
 
@@ -277,7 +339,10 @@ def test_a_config_that_describes_no_model(damage: str, run: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda tensors: {key: value for key, value in tensors.items() if key != "adjacency"}, "lacks the tensor 'adjacency'"),
+        (
+            lambda tensors: {key: value for key, value in tensors.items() if key != "adjacency"},
+            "lacks the tensor 'adjacency'",
+        ),
         (lambda tensors: {**tensors, "extra": torch.zeros(1)}, "unknown tensor 'extra'"),
         (
             lambda tensors: {**tensors, "adjacency": torch.zeros(3, 4)},
@@ -300,11 +365,15 @@ def test_weights_and_config_that_do_not_belong_together(run: Path) -> None:
 @pytest.mark.parametrize("keep", [0, 7, 100, 0.5, -1])
 def test_weights_that_were_cut_off(keep: float, run: Path) -> None:
     whole = (run / "model.safetensors").read_bytes()
-    (run / "model.safetensors").write_bytes(whole[: int(keep * len(whole)) if isinstance(keep, float) else keep])
+    (run / "model.safetensors").write_bytes(
+        whole[: int(keep * len(whole)) if isinstance(keep, float) else keep]
+    )
     refuse(run, "not a readable safetensors file")
 
 
-def test_a_saved_model_survives_a_full_disk(make_model: Any, pendulum: Any, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_saved_model_survives_a_full_disk(
+    make_model: Any, pendulum: Any, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = (run / "model.safetensors").read_bytes()
 
     def full(*_: Any) -> None:

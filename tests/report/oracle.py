@@ -1,4 +1,4 @@
-"""A CMCL whose latents are known: pictures hold their numbers, and the encoder reads them off. Its graph is set by the test."""
+"""A CMCL whose latents are known: they are stored in the pixels. The test sets its graph."""
 
 from __future__ import annotations
 
@@ -8,29 +8,44 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intervae.data.base import Dataset, Variable, build_dataset
-from intervae.models.cmcl import CMCL
+from intervae.data import Dataset, Variable, build_dataset
+from intervae.models.cmcl.model import CMCL
 
 LEVELS = 256 * 256 - 1
 REACH = 8.0  # latents lie between -REACH and REACH
-TINY: dict[str, Any] = {"latents": 3, "embedding": 3, "channels": (4, 4), "posterior_widths": (8,), "prior_widths": (8,), "graph_widths": (8,)}
-VARIABLES = (Variable("a"), Variable("b", "binary", categories=("no", "yes")), Variable("c", "categorical", categories=("left", "mid", "right")))
+TINY: dict[str, Any] = {
+    "latents": 3,
+    "embedding": 3,
+    "channels": (4, 4),
+    "posterior_widths": (8,),
+    "prior_widths": (8,),
+    "graph_widths": (8,),
+}
+VARIABLES = (
+    Variable("a"),
+    Variable("b", "binary", categories=("no", "yes")),
+    Variable("c", "categorical", categories=("left", "mid", "right")),
+)
 
 
-def bent(x: np.ndarray, rng: np.random.Generator, noise: float = 0.5) -> np.ndarray:
+def curved(x: np.ndarray, rng: np.random.Generator, noise: float = 0.5) -> np.ndarray:
     return np.tanh(2 * x) + 0.25 * x**2 + noise * rng.normal(size=len(x))
 
 
-def drawn(latents: np.ndarray) -> np.ndarray:
-    """Latents (N, m) as pictures (N, 1, 8, 8): each in two bytes at the start of a line."""
+def encode_in_pixels(latents: np.ndarray) -> np.ndarray:
+    """Store latents (N, m) in images (N, 1, 8, 8): each in two bytes at the start of a row."""
     codes = np.rint((latents.clip(-REACH, REACH) / REACH + 1) / 2 * LEVELS).astype(np.int64)
-    pictures = np.zeros((len(latents), 1, 8, 8), np.uint8)
-    pictures[:, 0, : latents.shape[1], 0], pictures[:, 0, : latents.shape[1], 1] = codes // 256, codes % 256
-    return pictures
+    images = np.zeros((len(latents), 1, 8, 8), np.uint8)
+    images[:, 0, : latents.shape[1], 0] = codes // 256
+    images[:, 0, : latents.shape[1], 1] = codes % 256
+    return images
 
 
 class Oracle(CMCL):
-    """Reads the latents off; with `copies` = j, latent j is the first column that it is shown instead, if it is shown any."""
+    """Encoder that reads the latents from the pixels.
+
+    Given labels, the latent of index `copies` is the first label instead.
+    """
 
     copies: int | None = None
 
@@ -42,22 +57,26 @@ class Oracle(CMCL):
         return z.float()[..., None]
 
 
-def world(samples: int = 700, seed: int = 0, *, line: bool = False, twins: bool = False) -> Dataset:
-    """a -> z0, bent or a line; z1 -> b; c -> z2; with `twins` a further column d that depends on a."""
+def simulate(
+    samples: int = 700, seed: int = 0, *, linear: bool = False, dependent_column: bool = False
+) -> Dataset:
+    """a -> z0, curved or linear; z1 -> b; c -> z2; optionally a column d that depends on a."""
     rng = np.random.default_rng(seed)
     a, z1, c = rng.normal(size=samples), rng.normal(size=samples), rng.integers(3, size=samples)
     b = rng.random(samples) < 1 / (1 + np.exp(-6 * z1))
-    z0 = a + 0.6 * rng.normal(size=samples) if line else bent(a, rng)
-    latents = np.stack([z0, z1, np.array([-3.0, 0.5, 2.0])[c] + 0.6 * rng.normal(size=samples)], axis=1)
+    z0 = a + 0.6 * rng.normal(size=samples) if linear else curved(a, rng)
+    latents = np.stack(
+        [z0, z1, np.array([-3.0, 0.5, 2.0])[c] + 0.6 * rng.normal(size=samples)], axis=1
+    )
     table, variables = [a, b, c], list(VARIABLES)
-    if twins:
+    if dependent_column:
         table.append(np.abs(a) + 0.5 * rng.normal(size=samples))
         variables.append(Variable("d"))
-    return build_dataset("known", drawn(latents), np.stack(table, axis=1), variables)
+    return build_dataset("known", encode_in_pixels(latents), np.stack(table, axis=1), variables)
 
 
 def oracle(data: Dataset, *edges: tuple[str, str, float], **settings: Any) -> Oracle:
-    """With these edges (cause, effect, weight), f fitted to them on the training split."""
+    """Model with these edges (cause, effect, weight) and mechanisms fitted to them."""
     model = Oracle(data.spec, **{**TINY, **settings}).eval()
     z = model.encode(data.train.images, data.train.labels if model.needs_labels else None)[..., 0]
     names = model.node_names

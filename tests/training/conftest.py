@@ -1,4 +1,4 @@
-"""A toy model whose losses and phases each test writes itself: two numbers, `first` and `second`, and no networks."""
+"""A toy model with two parameters, `first` and `second`, whose phases the tests define."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from intervae.data.base import Batch, Dataset, Variable, build_dataset
+from intervae.data import Batch, Dataset, Variable, build_dataset
 from intervae.models import MODELS, Model
 from intervae.models.phases import Phase, Player
+from intervae.training import loop
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,13 @@ class Toy(Model):
         return self.plan(self)
 
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> dict[str, Tensor]:
-        """A least-squares fit with some noise, so that the weights depend on the order of the samples and on the generator."""
+        """Least squares with noise: the weights depend on the order of samples and the noise."""
         noise = torch.randn((), generator=generator)
-        return {"loss": (self.first.sum() + self.second - batch["labels"][:, 0] + 0.1 * noise).square().mean()}
+        return {
+            "loss": (self.first.sum() + self.second - batch["labels"][:, 0] + 0.1 * noise)
+            .square()
+            .mean()
+        }
 
     def state_to_log(self) -> dict[str, Any]:
         return {"first": self.first[0, 0].item(), "second": self.second.item()}
@@ -75,13 +80,45 @@ def toy_data() -> Dataset:
 
 @pytest.fixture
 def toy(toy_data: Dataset, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Toy]:
-    """`toy(plan)`: a toy with the phases `plan(model)`, or with one phase of `epochs` made of the given options."""
+    """`toy(plan)`: a toy with the phases `plan(model)`, by default one phase of `epochs`."""
     monkeypatch.setitem(MODELS, "toy", Toy)
 
-    def make(plan: Callable[[Toy], list[Phase]] | None = None, *, epochs: int = 3, player: dict[str, Any] | None = None, **options: Any) -> Toy:
+    def make(
+        plan: Callable[[Toy], list[Phase]] | None = None,
+        *,
+        epochs: int = 3,
+        player: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Toy:
         model = Toy(toy_data.spec, epochs=epochs)
         settings = {"batch_size": 10, "epochs": epochs, **options}
-        model.plan = plan or (lambda m: [Phase("main", (Player(m.loss, **{"learning_rate": 0.05, **(player or {})}),), **settings)])
+        model.plan = plan or (
+            lambda m: [
+                Phase(
+                    "main",
+                    (Player(m.loss, **{"learning_rate": 0.05, **(player or {})}),),
+                    **settings,
+                )
+            ]
+        )
         return model
 
     return make
+
+
+@pytest.fixture
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """`interrupt(n)`: KeyboardInterrupt instead of the n-th checkpoint; 0: never."""
+    write, left = loop.save_checkpoint, [0]
+
+    def maybe(*arguments: Any) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        write(*arguments)
+
+    def at(n: int) -> None:
+        left[0] = n
+
+    monkeypatch.setattr(loop, "save_checkpoint", maybe)
+    return at

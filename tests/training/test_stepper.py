@@ -1,4 +1,4 @@
-"""The steps of a phase without the loop around them: what an epoch is decided by, what goes into a checkpoint, where a step is captured."""
+"""Steps of a phase: order and noise, terms, optimiser state, streams of captures."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from intervae.data.base import Batch, Dataset
+from intervae.data import Batch, Dataset
 from intervae.errors import UsageError
 from intervae.models.phases import Phase, Player
 from intervae.training import stepper as module
-from intervae.training.stepper import Stepper, capture_stream, make_optimiser
+from intervae.training.optimisers import make_optimiser
+from intervae.training.stepper import Stepper, capture_stream
 
 
 def stepper_of(model: Any, data: Dataset, phase: Phase | None = None) -> Stepper:
@@ -20,48 +21,72 @@ def stepper_of(model: Any, data: Dataset, phase: Phase | None = None) -> Stepper
     return Stepper(model, phase, data.train, phase.batch_size or 10, cuda_graph=True, bf16=False)
 
 
-def test_the_order_and_the_noise_of_an_epoch_depend_on_its_seed_alone(toy: Any, toy_data: Dataset) -> None:
-    seen: list[tuple[list[int], float, float]] = []
+def test_order_and_noise_of_an_epoch_depend_on_its_seed_only(toy: Any, toy_data: Dataset) -> None:
+    batches: list[tuple[list[int], float, float]] = []
 
     def plan(m: Any) -> list[Phase]:
         def loss(batch: Batch, generator: torch.Generator | None) -> dict[str, Tensor]:
-            seen.append((batch["index"].tolist(), torch.randn((), generator=generator).item(), batch["step"].item()))
+            batches.append(
+                (
+                    batch["index"].tolist(),
+                    torch.randn((), generator=generator).item(),
+                    batch["step"].item(),
+                )
+            )
             return {"loss": m.first.sum() + m.second}
 
         return [Phase("main", (Player(loss),), 4, 15)]
 
     stepper = stepper_of(toy(plan), toy_data)
-    assert stepper.run_epoch(0, 4, seed=5).shape == (3, 1)  # 50 samples in batches of 15: the last 5 are left out
+    assert stepper.run_epoch(0, 4, seed=5).shape == (
+        3,
+        1,
+    )  # 50 samples in batches of 15: the last 5 are left out
     torch.manual_seed(123)  # the global generator plays no part
     stepper.run_epoch(2, 4, seed=5)
     stepper.run_epoch(2, 4, seed=6)
-    first, same, other = seen[:3], seen[3:6], seen[6:]
+    first, same, different = batches[:3], batches[3:6], batches[6:]
     assert [step[:2] for step in first] == [step[:2] for step in same]
     assert [step[2] for step in first + same] == [0, 1, 2, 6, 7, 8]
-    assert [step[0] for step in same] != [step[0] for step in other]
-    assert not {step[1] for step in same} & {step[1] for step in other}
+    assert [step[0] for step in same] != [step[0] for step in different]
+    assert not {step[1] for step in same} & {step[1] for step in different}
     assert len({row for step in first for row in step[0]}) == 45
 
 
-def test_terms_come_back_step_by_step_under_their_names(toy: Any, toy_data: Dataset) -> None:
+def test_terms_of_every_step_are_returned(toy: Any, toy_data: Dataset) -> None:
     def plan(m: Any) -> list[Phase]:
         def loss(batch: Batch, generator: Any) -> dict[str, Tensor]:
             return {"loss": (m.second - 1).square(), "mean": batch["index"].float().mean()}
 
-        return [Phase("main", (Player(loss, ("second",), optimiser="sgd", learning_rate=0.25),), 1, 10)]
+        return [
+            Phase("main", (Player(loss, ("second",), optimiser="sgd", learning_rate=0.25),), 1, 10)
+        ]
 
     stepper = stepper_of(toy(plan), toy_data)
-    found = stepper.run_epoch(0, 1, seed=0)
+    terms = stepper.run_epoch(0, 1, seed=0)
     assert stepper.names == ["loss", "mean"]
     expected = [0.25**step for step in range(5)]  # the distance halves in every step
-    assert found[:, 0].tolist() == pytest.approx(expected)
-    assert found[:, 1].mean().item() == pytest.approx(sum(range(50)) / 50)
+    assert terms[:, 0].tolist() == pytest.approx(expected)
+    assert terms[:, 1].mean().item() == pytest.approx(sum(range(50)) / 50)
 
 
-def test_a_player_may_take_several_steps_for_each_batch(toy: Any, toy_data: Dataset) -> None:
+def test_player_may_take_several_steps_per_batch(toy: Any, toy_data: Dataset) -> None:
     def plan(m: Any) -> list[Phase]:
         return [
-            Phase("main", (Player(lambda batch, generator: {"loss": -m.second}, ("second",), optimiser="sgd", learning_rate=0.1, steps=3),), 1, 10)
+            Phase(
+                "main",
+                (
+                    Player(
+                        lambda batch, generator: {"loss": -m.second},
+                        ("second",),
+                        optimiser="sgd",
+                        learning_rate=0.1,
+                        steps=3,
+                    ),
+                ),
+                1,
+                10,
+            )
         ]
 
     model = toy(plan)
@@ -70,11 +95,11 @@ def test_a_player_may_take_several_steps_for_each_batch(toy: Any, toy_data: Data
     assert not model.first.any()
 
 
-def test_some_parameters_may_have_a_rate_of_their_own_and_are_clipped_by_themselves(toy: Any, toy_data: Dataset) -> None:
+def test_prefix_rates_form_groups_clipped_separately(toy: Any, toy_data: Dataset) -> None:
     def plan(m: Any) -> list[Phase]:
         both = Player(
             lambda batch, generator: {"loss": -3 * m.second - 100 * m.first.sum()},
-            optimiser="sgd", learning_rate=0.1, own_rates=(("second", 0.01),), clip=2.0,
+            optimiser="sgd", learning_rate=0.1, prefix_rates=(("second", 0.01),), clip=2.0,
         )  # fmt: skip
         return [Phase("main", (both,), 1, 10, schedule="exponential", decay=0.5)]
 
@@ -86,24 +111,30 @@ def test_some_parameters_may_have_a_rate_of_their_own_and_are_clipped_by_themsel
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "adamw", "muon", "adagrad", "rmsprop", "sgd"])
-def test_what_a_checkpoint_keeps_is_enough_to_go_on(optimiser: Any, toy: Any, toy_data: Dataset) -> None:
-    one, other = (toy(player={"optimiser": optimiser, "own_rates": (("second", 0.02),)}) for _ in range(2))
-    stepper = stepper_of(one, toy_data)
+def test_saved_optimiser_state_is_sufficient_and_needed(
+    optimiser: Any, toy: Any, toy_data: Dataset
+) -> None:
+    first, second = (
+        toy(player={"optimiser": optimiser, "prefix_rates": (("second", 0.02),)}) for _ in range(2)
+    )
+    stepper = stepper_of(first, toy_data)
     stepper.run_epoch(0, 3, seed=0)
-    kept = {name: tensor.clone() for name, tensor in stepper.state().items()}
-    other.load_state_dict({name: tensor.clone() for name, tensor in one.state_dict().items()})
-    fresh = stepper_of(other, toy_data)
-    fresh.load_state(kept)
-    assert kept.keys() == fresh.state().keys()
+    state = {name: tensor.clone() for name, tensor in stepper.state().items()}
+    second.load_state_dict({name: tensor.clone() for name, tensor in first.state_dict().items()})
+    fresh = stepper_of(second, toy_data)
+    fresh.load_state(state)
+    assert state.keys() == fresh.state().keys()
     assert torch.equal(stepper.run_epoch(1, 3, seed=1), fresh.run_epoch(1, 3, seed=1))
-    assert torch.equal(one.first, other.first)
-    assert (kept != {}) == (optimiser != "sgd")
+    assert torch.equal(first.first, second.first)
+    assert (state != {}) == (optimiser != "sgd")
     if optimiser != "sgd":  # and it is needed
-        other.load_state_dict(one.state_dict())
-        assert not torch.equal(stepper.run_epoch(2, 3, seed=2), stepper_of(other, toy_data).run_epoch(2, 3, seed=2))
+        second.load_state_dict(first.state_dict())
+        assert not torch.equal(
+            stepper.run_epoch(2, 3, seed=2), stepper_of(second, toy_data).run_epoch(2, 3, seed=2)
+        )
 
 
-def test_a_player_without_parameters_is_refused(toy: Any) -> None:
+def test_player_without_parameters_is_refused(toy: Any) -> None:
     model = toy()
     with pytest.raises(UsageError, match="no parameter of toy begins with third or fourth"):
         make_optimiser(model, Player(model.loss, ("third", "fourth")), on_gpu=False)
@@ -127,8 +158,10 @@ class Streams:
         return self.made[-1]
 
 
-def test_a_step_is_captured_on_the_streams_own_and_on_one_other_for_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch hands out 32 streams in turn: a new one for each capture would in the end be one that another run works on."""
+def test_capture_uses_the_current_stream_or_one_fixed_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new stream for each capture could be one of another run: torch has a pool of 32."""
     streams, device = Streams(), torch.device("cuda", 0)
     monkeypatch.setattr(module.torch, "cuda", streams)
     monkeypatch.setattr(module, "_CAPTURE_STREAMS", {})

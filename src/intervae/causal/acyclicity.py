@@ -1,14 +1,13 @@
-"""How far weights are from a DAG: trace of the exponential (NOTEARS, 2018), polynomial (CausalVAE Eq. 13), log-determinant (DAGMA, 2022).
+"""Acyclicity penalties: trace of the exponential (NOTEARS 2018), polynomial (CausalVAE Eq. 13),
+log-determinant (DAGMA 2022).
 
-Each takes weights (..., n, n) with `weights[j, i]` the strength of j -> i, squares them elementwise into M = W∘W, and returns (...,):
-0 for a DAG, positive with a cycle. All derivatives of the three have one shape, dh/dW = 2 W ∘ R^T with R a matrix function of M that
-the forward pass has in hand anyway, so the backward pass costs one product. Second derivatives are there too.
+Each takes weights (..., n, n), `weights[j, i]` the strength of j -> i, and returns h(M) (...,) of
+M = W∘W: 0 for a DAG, positive with a cycle. The gradient is dh/dW = 2 W ∘ R^T, where R is a
+matrix function of M from the forward pass. Second derivatives are available.
 
-M is non-negative, so nothing is ever subtracted in the first two: they are exactly 0 on a DAG (also in float32, where `tr exp(M) - n`
-leaves a residue), right to a few rounding errors however small the cycle, and inf, never NaN or a wrong number, when a number on a
-cycle leaves the range of the dtype. (A cycle whose weights multiply to less than that range is indistinguishable from none.)
-They launch the same kernels whatever the values, without asking the host, so a CUDA graph captures them, forward and backward. (log_det
-leaves that to the GPU library's LU: one matrix is captured after a warm-up call, a batch is not promised.)
+The first two add non-negative numbers only. They are exactly 0 on a DAG, also in float32,
+accurate to a few rounding errors for any cycle, and inf, never NaN, on overflow. A CUDA graph
+captures them, forward and backward; of log_det it captures one matrix after a warm-up call.
 """
 
 from __future__ import annotations
@@ -24,31 +23,34 @@ from intervae.errors import UsageError, unknown
 
 
 def trace_exponential(weights: Tensor) -> Tensor:
-    """tr exp(W∘W) - n, of weights (..., n, n). Second derivatives go through torch.matrix_exp, which a CUDA graph cannot capture."""
+    """Return tr exp(W∘W) - n of weights (..., n, n).
+
+    Second derivatives use torch.matrix_exp, which a CUDA graph cannot capture.
+    """
     return _penalty(weights, _Exponential())
 
 
 def trace_exponential_of_squares(squares: Tensor) -> Tensor:
-    """tr exp(M) - n, of non-negative M = W∘W (..., n, n), for strengths that are norms: a norm has no derivative where it is 0, its square has one.
+    """Return tr exp(M) - n of M = W∘W (..., n, n), for strengths W that are norms.
 
-    First derivatives only.
+    A norm has no derivative at 0, its square has one. First derivatives only.
     """
     return _SquaresPenalty.apply(squares)[0]
 
 
 def polynomial(weights: Tensor, c: float = 1.0) -> Tensor:
-    """tr((I + c/n W∘W)^n) - n, of weights (..., n, n): Eq. 13, where the printed m is n."""
+    """Return tr((I + c/n W∘W)^n) - n of weights (..., n, n): Eq. 13, with n for the printed m."""
     if not c > 0:
         raise UsageError(f"polynomial(c={c}) measures no cycles; c must be positive.")
     return _penalty(weights, _Polynomial(float(c)))
 
 
 def log_det(weights: Tensor, s: float = 1.0) -> Tensor:
-    """-log det(sI - W∘W) + n log s, of weights (..., n, n).
+    """Return -log det(sI - W∘W) + n log s of weights (..., n, n).
 
-    It is defined where s exceeds the spectral radius of W∘W (every DAG lies there); elsewhere the value is inf and the gradient NaN, so
-    that a line search steps back and a trainer stops, instead of going on with a determinant that means nothing. An LU factorisation in
-    double precision makes it 0 only to rounding (below 1e-9 unless strengths multiply along a path to more than about 1e6).
+    Its domain, which contains every DAG, is where s exceeds the spectral radius of W∘W; elsewhere
+    the value is inf and the gradient NaN. On a DAG it is 0 up to rounding (below 1e-9 unless
+    strengths multiply along a path to more than about 1e6).
     """
     if not s > 0:
         raise UsageError(f"log_det(s={s}) has no domain; s must be positive.")
@@ -56,10 +58,10 @@ def log_det(weights: Tensor, s: float = 1.0) -> Tensor:
 
 
 def value_and_slope(squares: Tensor, measure: str) -> tuple[Tensor, Tensor]:
-    """h and dh/dM (n, n) at M = W∘W (n, n), without a tape: for solvers that write their own gradients. Outside log_det's domain: inf and NaN.
+    """Return h and dh/dM (n, n) at M, without autograd; inf and NaN outside log_det's domain.
 
     Arguments:
-        squares: M, non-negative.
+        squares: M = W∘W (n, n).
         measure: "exponential", "polynomial" or "log_det", with c or s of 1.
     """
     if measure not in _RULES:
@@ -70,20 +72,27 @@ def value_and_slope(squares: Tensor, measure: str) -> tuple[Tensor, Tensor]:
 
 class _Rule(Protocol):
     def evaluate(self, squares: Tensor) -> tuple[Tensor, Tensor]:
-        """M (b, n, n) to the penalty (b,) and R (b, n, n), where dh/dM = R^T."""
+        """Return the penalty (b,) and R (b, n, n) of M (b, n, n), where dh/dM = R^T."""
 
     def adjoint(self, squares: Tensor, response: Tensor, direction: Tensor) -> Tensor:
-        """The gradient (..., n, n) with respect to M of <direction, R(M)>, in differentiable operations; only second derivatives ask."""
+        """Return the gradient (..., n, n) of <direction, R(M)> in M, for second derivatives."""
 
 
 def _penalty(weights: Tensor, rule: _Rule) -> Tensor:
-    if weights.ndim < 2 or weights.shape[-1] != weights.shape[-2] or not weights.is_floating_point():
-        raise UsageError(f"weights must be a float tensor of shape (..., n, n), not {weights.dtype} {tuple(weights.shape)}.")
+    if (
+        weights.ndim < 2
+        or weights.shape[-1] != weights.shape[-2]
+        or not weights.is_floating_point()
+    ):
+        raise UsageError(
+            "weights must be a float tensor of shape (..., n, n), "
+            f"not {weights.dtype} {tuple(weights.shape)}."
+        )
     return _Penalty.apply(weights, rule)[0]
 
 
 class _Penalty(torch.autograd.Function):
-    """h(W∘W) with its cheap gradient. R is a second output, so that differentiating the gradient reaches it (and costs nothing otherwise)."""
+    """h(W∘W) with its gradient; R is a second output, so that the gradient is differentiable."""
 
     @staticmethod
     def forward(weights: Tensor, rule: _Rule) -> tuple[Tensor, Tensor]:
@@ -93,7 +102,9 @@ class _Penalty(torch.autograd.Function):
         return penalty.reshape(weights.shape[:-2]), response.reshape(weights.shape)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, _Rule], output: tuple[Tensor, Tensor]) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Tensor, _Rule], output: tuple[Tensor, Tensor]
+    ) -> None:
         ctx.rule = inputs[1]
         ctx.save_for_backward(inputs[0], output[1])
         ctx.set_materialize_grads(False)
@@ -109,13 +120,15 @@ class _Penalty(torch.autograd.Function):
         return (None if to_squares is None else 2 * weights * to_squares), None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, None], weights: Tensor, rule: _Rule) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+    def vmap(
+        info: Any, in_dims: tuple[int | None, None], weights: Tensor, rule: _Rule
+    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
         assert in_dims[0] is not None  # vmap calls this only when the tensor argument is mapped
         return _Penalty.apply(weights.movedim(in_dims[0], 0), rule), (0, 0)
 
 
 class _SquaresPenalty(torch.autograd.Function):
-    """h(M) of the exponential with its cheap gradient R^T."""
+    """h(M) of the exponential with its gradient R^T."""
 
     @staticmethod
     def forward(squares: Tensor) -> tuple[Tensor, Tensor]:
@@ -133,21 +146,25 @@ class _SquaresPenalty(torch.autograd.Function):
         return grads[0][..., None, None] * ctx.saved_tensors[0].mT
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int], squares: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+    def vmap(
+        info: Any, in_dims: tuple[int], squares: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
         return _SquaresPenalty.apply(squares.movedim(in_dims[0], 0)), (0, 0)
 
 
 @dataclass(frozen=True)
 class _Exponential:
-    """exp(M) - I by scaling and squaring with a fixed number of products, all of non-negative numbers."""
+    """exp(M) - I by scaling and squaring, with a fixed number of products."""
 
     def evaluate(self, squares: Tensor) -> tuple[Tensor, Tensor]:
-        # The Taylor polynomial of degree 16 at M / 2^s leaves a relative error in M^k of at most 2^s (k choose 17) / 2^(17 s): a rounding
-        # error or less up to k = 100 in single and 500 in double precision, which is about as far as they can hold e^|M|.
+        # The Taylor polynomial of degree 16 at M / 2^s has a relative error in M^k of at most
+        # 2^s (k choose 17) / 2^(17 s): below rounding up to k = 100 in single and 500 in double
+        # precision, about the range in which they can represent e^|M|.
         halvings = 9 if squares.dtype == torch.float64 else 6
         growth = _saturate(_exponential_taylor(_saturate(squares * 2.0**-halvings)))
         for _ in range(halvings):
-            growth = _saturate(torch.baddbmm(growth, growth, growth, beta=2))  # exp(2X) - I = (exp(X) - I)^2 + 2 (exp(X) - I)
+            # exp(2X) - I = (exp(X) - I)^2 + 2 (exp(X) - I)
+            growth = _saturate(torch.baddbmm(growth, growth, growth, beta=2))
         return _or_inf(_trace(growth), growth), growth + _eye(squares)
 
     def adjoint(self, squares: Tensor, response: Tensor, direction: Tensor) -> Tensor:
@@ -168,7 +185,8 @@ class _Polynomial:
             growth = _saturate(torch.baddbmm(growth, growth, growth, beta=2))
             if bit == "1":
                 growth = _saturate(torch.baddbmm(step, growth, base))
-        penalty = (growth * base.mT).sum((-2, -1)) + _trace(step)  # tr(G (I + X) + X), the n-th power without another product
+        # tr(G (I + X) + X) = tr((I + X)^n) - n
+        penalty = (growth * base.mT).sum((-2, -1)) + _trace(step)
         return _or_inf(penalty, growth if n > 1 else step), _saturate((growth + eye) * self.c)
 
     def adjoint(self, squares: Tensor, response: Tensor, direction: Tensor) -> Tensor:
@@ -187,7 +205,7 @@ class _LogDeterminant:
         factors, pivots, _ = torch.linalg.lu_factor_ex(self.s * eye - squares)
         inverse = torch.linalg.lu_solve(factors, pivots, eye.expand_as(factors))
         penalty = n * math.log(self.s) - factors.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
-        # sI - M is an M-matrix just when some x > 0 has (sI - M) x > 0; the x with (sI - M) x = 1 decides it.
+        # sI - M is an M-matrix if and only if the x with (sI - M) x = 1 is positive
         inside = (inverse.sum(-1) > 0).all(-1)
         penalty = torch.where(inside, penalty.clamp_min(0), math.inf)
         inverse = torch.where(inside[..., None, None], inverse, math.nan)
@@ -197,16 +215,20 @@ class _LogDeterminant:
         return response.mT @ direction @ response.mT
 
 
-_RULES: dict[str, _Rule] = {"exponential": _Exponential(), "polynomial": _Polynomial(1.0), "log_det": _LogDeterminant(1.0)}
+_RULES: dict[str, _Rule] = {
+    "exponential": _Exponential(),
+    "polynomial": _Polynomial(1.0),
+    "log_det": _LogDeterminant(1.0),
+}
 
 
 def _exponential_taylor(x: Tensor) -> Tensor:
-    """x + x^2/2! + ... + x^16/16! of (b, n, n) in six products (Paterson and Stockmeyer)."""
+    """Return x + x^2/2! + ... + x^16/16! of (b, n, n), in six products (Paterson-Stockmeyer)."""
     square = torch.bmm(x, x)
     powers = (x, square, torch.bmm(square, x), torch.bmm(square, square))
 
     def four_terms(start: int) -> Tensor:
-        """sum of x^p / (start + p)!, p = 1..4"""
+        """Return the sum of x^p / (start + p)! over p = 1..4."""
         terms = powers[0] / math.factorial(start + 1)
         for p in (2, 3, 4):
             terms.add_(powers[p - 1], alpha=1 / math.factorial(start + p))
@@ -219,14 +241,14 @@ def _exponential_taylor(x: Tensor) -> Tensor:
 
 
 def _saturate(x: Tensor) -> Tensor:
-    """In place: infinity becomes the largest number, because infinity times the 0 of a missing edge would be NaN."""
+    """Replace inf by the largest number, in place: inf times 0 would be NaN."""
     return x.clamp_(max=torch.finfo(x.dtype).max)
 
 
 def _or_inf(penalty: Tensor, growth: Tensor) -> Tensor:
-    """inf where a saturated number lies on a cycle: j reaches i in more ways than can be counted, and i reaches j."""
-    uncounted = (growth >= torch.finfo(growth.dtype).max) & (growth.mT > 0)
-    return torch.where(uncounted.flatten(1).any(1), math.inf, penalty)
+    """Return the penalty, or inf if a saturated number lies on a cycle."""
+    saturated = (growth >= torch.finfo(growth.dtype).max) & (growth.mT > 0)
+    return torch.where(saturated.flatten(1).any(1), math.inf, penalty)
 
 
 def _trace(x: Tensor) -> Tensor:
@@ -238,7 +260,10 @@ def _eye(x: Tensor) -> Tensor:
 
 
 def _blocks(x: Tensor, direction: Tensor) -> Tensor:
-    """[[x, direction], [0, x]], whose image under a matrix function has the derivative in that direction as its upper right corner."""
+    """Return [[x, direction], [0, x]].
+
+    The upper right corner of a matrix function of it is the derivative in that direction.
+    """
     return torch.cat([torch.cat([x, direction], -1), torch.cat([torch.zeros_like(x), x], -1)], -2)
 
 

@@ -1,49 +1,187 @@
-"""Interventions over a graph: what do() means, checked once, and how its effect travels to the descendants.
+"""do() on a graph in Pearl's three steps, for models and simulators alike.
 
-`{"light": 40.0}` sets a variable (hard), an array sets it per sample, a callable changes it (soft):
-`{"light": lambda v: v + 5}`; `{"side": "right"}` names a category. Several at once are applied together; their order in the dict does not matter.
+    noises = abduct(values, mechanism, names)          # what the parents leave unexplained
+    actions = act(do, names, categories)               # how do() changes each variable
+    after = predict(graph, equation, actions, values)  # the descendants, with their noises
+
+A do() is a dict. `{"light": 40.0}` sets a variable (hard), an array sets it per sample, a text
+names a category, and a callable changes the value that the variable would have had (soft):
+`{"light": lambda v: v + 5}`. Several entries act together; their order does not matter.
+Values are numpy arrays or tensors whose first axis is the samples.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from intervae.causal.graph import CausalGraph
 from intervae.errors import QueryError, unknown
 
 Do = Mapping[str, Any]  # name -> number, array of one number per sample, category, or callable
-Categories = Mapping[str, Sequence[str]]  # name -> the words that its codes 0, 1, ... stand for; empty where there are none
-Change = Callable[[Any], Any]  # current value of the variable, shape (N,), to its new value, shape (N,)
+Values = dict[str, Any]  # name -> value of a variable, (N, ...)
+Action = Callable[[Any], Any]  # value that a variable would have had -> value that it gets
+Equation = Callable[[str, Values], Any]  # (name, values of its causes) -> value
+Categories = Mapping[str, Sequence[str]]  # name -> names of its codes 0, 1, ...; () if it has none
 
 
-def interventions(do: Do | None, names: Sequence[str], categories: Categories | None = None) -> dict[str, Change]:
-    """Check `do` against the known variable names and turn every entry into a function of the current value.
+# ---- the three steps ---------------------------------------------------------------------------
+def abduct(
+    values: Values, mechanism: Equation, names: Iterable[str] | None = None
+) -> dict[str, Any]:
+    """Return the noises of some or all variables: value minus the mechanism of its parents."""
+    noises: dict[str, Any] = {}
+    for name in values if names is None else names:
+        noises[name] = values[name] - mechanism(name, values)
+    return noises
 
-    A text is one of the variable's `categories` and stands for its code.
 
-    Works on numpy arrays and on tensors alike: the returned functions keep the type, device and (floating) dtype they are given.
+def act(
+    do: Do | None, names: Sequence[str], categories: Categories | None = None
+) -> dict[str, Action]:
+    """Check `do` and return one action per variable that it names.
+
+    Actions keep the type, device and floating dtype of the values that they get.
     """
-    changes: dict[str, Change] = {}
+    actions: dict[str, Action] = {}
     for name, value in (do or {}).items():
         if name not in names:
             raise unknown("variable in do()", name, names, QueryError)
         if isinstance(value, str):
             value = _code(name, value, (categories or {}).get(name, ()))
-        changes[name] = _soft(name, value) if callable(value) else _hard(name, value)
-    return changes
+        actions[name] = SoftAction(name, value) if callable(value) else HardAction(name, value)
+    return actions
 
 
+def predict(
+    graph: CausalGraph,
+    equation: Equation,
+    actions: Mapping[str, Action],
+    factual: Values | None = None,
+) -> dict[str, Any]:
+    """Compute variables along the graph, causes before effects, and apply their actions.
+
+    Arguments:
+        graph: acyclic graph over the variables.
+        equation: (name, values so far) -> value of the variable, its noise included.
+        actions: actions by name, see `act`.
+        factual: values before do(). A variable that has one, is not acted on and is no
+            descendant of an acted one keeps it: the same object, so bit for bit. Without it every
+            variable is computed, as in sampling.
+
+    Returns:
+        name -> value under do().
+    """
+    values: Values = dict(factual or {})
+    changed: set[str] = set()
+    for name in graph.topological_order:
+        if name not in values or changed.intersection(graph.parents(name)):
+            values[name] = equation(name, values)
+            changed.add(name)
+        if name in actions:
+            values[name] = actions[name](values[name])
+            changed.add(name)
+    return values
+
+
+# ---- actions -----------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class HardAction:
+    """Set a variable to a number, or to one number per sample."""
+
+    name: str
+    value: Any
+
+    def __post_init__(self) -> None:
+        try:
+            target = _as_array(self.value)
+        except (TypeError, ValueError):
+            raise QueryError(
+                f"do({self.name}={self.value!r}) is not a number; "
+                "give a number, one number per sample, or a callable."
+            ) from None
+        if not np.isfinite(target).all():
+            raise QueryError(f"do({self.name}={self.value!r}) is not finite; give a finite number.")
+        if target.ndim > 1:
+            raise QueryError(
+                f"do({self.name}=...) has shape {target.shape}; "
+                "give one number, or one number per sample."
+            )
+        object.__setattr__(self, "value", target)
+
+    def __call__(self, current: Any) -> Any:
+        if self.value.ndim == 1 and len(self.value) != len(current):
+            raise QueryError(
+                f"do({self.name}=...) has {len(self.value)} values for {len(current)} samples; "
+                "give one, or one per sample."
+            )
+        return _like(self.value, current)
+
+
+@dataclass(frozen=True, eq=False)
+class SoftAction:
+    """Change a variable by a function of the value that it would have had."""
+
+    name: str
+    function: Callable[[Any], Any]
+
+    def __call__(self, current: Any) -> Any:
+        is_tensor = isinstance(current, torch.Tensor)
+        # a copy, as the function may work in place
+        result = self.function(current.clone() if is_tensor else np.array(current))
+        try:
+            target = _as_array(result)
+        except (TypeError, ValueError):
+            raise QueryError(
+                f"the callable for {self.name!r} returned {result!r}, which is not a number; "
+                "return one value per sample."
+            ) from None
+        if target.shape not in ((), np.shape(current)):
+            raise QueryError(
+                f"the callable for {self.name!r} returned shape {target.shape} for "
+                f"{np.shape(current)} values; return one value per sample."
+            )
+        if not np.isfinite(target).all():
+            raise QueryError(f"the callable for {self.name!r} returned a value that is not finite.")
+        keeps_gradients = isinstance(result, torch.Tensor) and result.shape == current.shape
+        return _like(result if is_tensor and keeps_gradients else target, current)
+
+
+def _as_array(value: Any) -> np.ndarray:
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().double()
+    return np.asarray(value, dtype=np.float64)
+
+
+def _like(target: np.ndarray | torch.Tensor, current: Any) -> Any:
+    """Return `target` with the shape, type, device and floating dtype of `current`."""
+    if isinstance(current, torch.Tensor):
+        floating = current.is_floating_point()  # integers would truncate what do() sets
+        dtype = current.dtype if floating else torch.get_default_dtype()
+        tensor = torch.as_tensor(target, dtype=dtype, device=current.device)
+        return tensor.expand(current.shape).clone()
+    array = np.asarray(current)
+    is_floating = np.issubdtype(array.dtype, np.floating)
+    return np.broadcast_to(target, array.shape).astype(array.dtype if is_floating else np.float64)
+
+
+# ---- categories and the command line -----------------------------------------------------------
 def _code(name: str, text: str, categories: Sequence[str]) -> float | str:
-    """The code of a category; the text itself where it is a number, or where the variable has no categories."""
+    """Return the code of a category, or the text itself if it may be a number."""
     word = text.strip()
-    same = [code for code, category in enumerate(categories) if category == word]
-    alike = same or [code for code, category in enumerate(categories) if category.casefold() == word.casefold()]
-    if len(alike) == 1:
-        return float(alike[0])
+    matches = [code for code, category in enumerate(categories) if category == word]
+    if not matches:
+        folded = word.casefold()
+        matches = [
+            code for code, category in enumerate(categories) if category.casefold() == folded
+        ]
+    if len(matches) == 1:
+        return float(matches[0])
     if categories and not _is_number(word):
         raise unknown(f"category of {name!r} in do()", word, categories, QueryError)
     return text
@@ -57,103 +195,23 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _hard(name: str, value: Any) -> Change:
-    try:
-        target = _numbers(value)
-    except (TypeError, ValueError):
-        raise QueryError(f"do({name}={value!r}) is not a number; give a number, one number per sample, or a callable.") from None
-    if not np.isfinite(target).all():
-        raise QueryError(f"do({name}={value!r}) is not finite; give a finite number.")
-    if target.ndim > 1:
-        raise QueryError(f"do({name}=...) has shape {target.shape}; give one number, or one number per sample.")
-
-    def change(current: Any) -> Any:
-        if target.ndim == 1 and len(target) != len(current):
-            raise QueryError(f"do({name}=...) has {len(target)} values for {len(current)} samples; give one, or one per sample.")
-        return _like(target, current)
-
-    return change
-
-
-def _soft(name: str, function: Callable) -> Change:
-    def change(current: Any) -> Any:
-        new = function(current.clone() if isinstance(current, torch.Tensor) else np.array(current))  # a callable that works in place is welcome
-        try:
-            values = _numbers(new)
-        except (TypeError, ValueError):
-            raise QueryError(f"the callable for {name!r} returned {new!r}, which is not a number; return one value per sample.") from None
-        if values.shape not in ((), np.shape(current)):
-            raise QueryError(f"the callable for {name!r} returned shape {values.shape} for {np.shape(current)} values; return one value per sample.")
-        if not np.isfinite(values).all():
-            raise QueryError(f"the callable for {name!r} returned a value that is not finite.")
-        if isinstance(new, torch.Tensor) and isinstance(current, torch.Tensor) and new.shape == current.shape:
-            return new.to(device=current.device, dtype=_float_dtype(current))  # with its gradient
-        return _like(values, current)
-
-    return change
-
-
-def _numbers(value: Any) -> np.ndarray:
-    return np.asarray(value.detach().cpu().double() if isinstance(value, torch.Tensor) else value, dtype=np.float64)
-
-
-def _like(target: np.ndarray, current: Any) -> Any:
-    if isinstance(current, torch.Tensor):
-        return torch.as_tensor(target, dtype=_float_dtype(current), device=current.device).expand(current.shape).clone()
-    dtype = np.asarray(current).dtype
-    return np.broadcast_to(target, np.shape(current)).astype(dtype if np.issubdtype(dtype, np.floating) else np.float64)
-
-
-def _float_dtype(tensor: torch.Tensor) -> torch.dtype:
-    """The tensor's own, unless it holds integers, which would cut off what an intervention sets."""
-    return tensor.dtype if tensor.is_floating_point() else torch.get_default_dtype()
-
-
-def propagate(
-    values: dict[str, Any],
-    order: Iterable[str],
-    parents: Callable[[str], Sequence[str]],
-    recompute: Callable[[str, dict[str, Any]], Any],
-    act: Mapping[str, Callable[[Any], Any]],
-) -> dict[str, Any]:
-    """Action and prediction: walk the graph once in topological order, recomputing only what an intervention reaches.
-
-    Arguments:
-        values: the factual value of each variable, as abducted; any array whose first axis is the samples.
-        order: the names, causes before effects.
-        parents: name -> names of its direct causes.
-        recompute: (name, values so far) -> the variable's value under its own mechanism, with its abducted noise.
-        act: name -> function of the value the variable would have had, giving the value it is made to have.
-
-    Returns:
-        A new dict. A variable that is neither acted on nor a descendant of one that is keeps the very same object, so it is bit-equal.
-    """
-    after = dict(values)
-    reached: set[str] = set()
-    for name in order:
-        if any(parent in reached for parent in parents(name)):
-            after[name] = recompute(name, after)
-            reached.add(name)
-        if name in act:
-            after[name] = act[name](after[name])
-            reached.add(name)
-    return after
-
-
 def parse_do(texts: Iterable[str], categories: Categories | None = None) -> dict[str, float]:
-    """`["light=40", "side=right"]`, as the command line gives them, to a do() dict of numbers; a category becomes its code."""
+    """Parse `["light=40", "side=right"]` of the command line to a do() of numbers.
+
+    A category becomes its code.
+    """
     do: dict[str, float] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name:
             raise QueryError(f"--do {text!r} is not of the form name=value, such as --do light=40.")
         try:
-            number = float(_code(name.strip(), value, (categories or {}).get(name.strip(), ())))
+            number = float(_code(name, value, (categories or {}).get(name, ())))
         except ValueError:
             raise QueryError(f"--do {text!r}: {value!r} is not a number.") from None
         if not math.isfinite(number):
             raise QueryError(f"--do {text!r}: the value must be finite.")
-        if name.strip() in do:
-            raise QueryError(f"--do names {name.strip()!r} twice; give each variable once.")
-        do[name.strip()] = number
+        if name in do:
+            raise QueryError(f"--do names {name!r} twice; give each variable once.")
+        do[name] = number
     return do

@@ -1,18 +1,28 @@
 """Data: named variables, splits of images with labels, and every way to load them."""
 
-from intervae.data.base import KINDS, Batch, Dataset, Kind, Spec, Split, Variable, build_dataset, split_rows
-from intervae.data.columns import ColumnDescription, describe_columns
-from intervae.data.neighbours import Neighbours, best_guess
-from intervae.data.registry import Entry, datasets, load_data, register, reload
-from intervae.data.transitions import DatasetTransitions, Transitions, TransitionSplit, action_factors, with_transitions
+from intervae.data import builtin_datasets as builtin_datasets
+from intervae.data.build import build_dataset, split_rows
+from intervae.data.build_transitions import with_transitions
+from intervae.data.column_kinds import ColumnDescription, describe_columns
+from intervae.data.dataset import Batch, Dataset, Split
+from intervae.data.loading import load_data, reload
+from intervae.data.neighbours import Neighbours, action_ceiling
+from intervae.data.registry import DatasetEntry, datasets, register, register_dataset
+from intervae.data.transitions import (
+    DatasetTransitions,
+    Transitions,
+    TransitionSplit,
+    action_factors,
+)
+from intervae.data.variables import KINDS, Kind, Spec, Variable
 
 __all__ = [
     "KINDS",
     "Batch",
     "ColumnDescription",
     "Dataset",
+    "DatasetEntry",
     "DatasetTransitions",
-    "Entry",
     "Kind",
     "Neighbours",
     "Spec",
@@ -20,13 +30,14 @@ __all__ = [
     "TransitionSplit",
     "Transitions",
     "Variable",
+    "action_ceiling",
     "action_factors",
-    "best_guess",
     "build_dataset",
     "datasets",
     "describe_columns",
     "load_data",
     "register",
+    "register_dataset",
     "reload",
     "split_rows",
     "with_transitions",

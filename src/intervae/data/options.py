@@ -1,4 +1,4 @@
-"""Options that people give to data sets: fractions of splits and lists of names, each refused in one sentence where it is neither."""
+"""Parsing of data options: fractions of splits and lists of names."""
 
 from __future__ import annotations
 
@@ -9,21 +9,31 @@ from typing import Any
 from intervae.errors import UsageError
 
 
-def check_fractions(**given: Any) -> dict[str, float]:
-    """Those fractions of a split that are given, not None."""
-    for name, fraction in given.items():
-        if fraction is not None and (isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 < float(fraction) < 1):
-            raise UsageError(f"{name}={fraction!r} must be a fraction between 0 and 1, such as 0.1.")
-    return {name: float(fraction) for name, fraction in given.items() if fraction is not None}
+def check_fractions(**fractions: Any) -> dict[str, float]:
+    """Return the fractions that are not None, each checked to lie between 0 and 1."""
+    for name, fraction in fractions.items():
+        if fraction is not None and (
+            isinstance(fraction, bool)
+            or not isinstance(fraction, Real)
+            or not 0 < float(fraction) < 1
+        ):
+            raise UsageError(
+                f"{name}={fraction!r} must be a fraction between 0 and 1, such as 0.1."
+            )
+    return {name: float(fraction) for name, fraction in fractions.items() if fraction is not None}
 
 
 def as_data_option(transitions: str) -> str:
-    """How the command line gives options of transitions, such as "ignore=weight", in brackets."""
+    """Return the command-line form of options of transitions, such as "ignore=weight"."""
     return f'(--data-option "transitions={transitions}")'
 
 
-def read_names(given: str | Sequence[str], what: str) -> list[str]:
-    """A list of names, or one text with commas."""
-    if not isinstance(given, Iterable):
-        raise UsageError(f"{what}={given!r} must be names, with commas between them or in a list.")
-    return [name.strip() for name in given.split(",") if name.strip()] if isinstance(given, str) else list(given)
+def read_names(names: str | Sequence[str], option: str) -> list[str]:
+    """Return a list of names from a list, or from one text with commas."""
+    if not isinstance(names, Iterable):
+        raise UsageError(
+            f"{option}={names!r} must be names, with commas between them or in a list."
+        )
+    if isinstance(names, str):
+        return [name.strip() for name in names.split(",") if name.strip()]
+    return list(names)

@@ -1,4 +1,4 @@
-"""What is said of transitions: notes on steps that nobody chose or tested, and what to do where pictures make no pair."""
+"""Notes and errors about transitions: unintended steps, and splits without pairs."""
 
 from __future__ import annotations
 
@@ -6,75 +6,148 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from intervae.data.base import Dataset
-from intervae.data.columns import TRUTH_WORDS, listed
+from intervae.data.dataset import Dataset
 from intervae.data.options import as_data_option
-from intervae.errors import DataError
+from intervae.data.raw_column import TRUTH_WORDS
+from intervae.errors import DataError, abbreviate
+from intervae.notes import Note
 from intervae.settings import plain_value
 
-WITHOUT_PAIRS = {split: f"transitions: the {split} split has no pair for" for split in ("validation", "test")}  # how the notes on these begin
-MEANS = {"validation": "so training cannot tell how well it learns these", "test": "so these are never tested"}
-IN_WORDS = "transitions: the steps of"  # and that on factors whose values are words
-SELDOM = "transitions: the value"  # and that on values which hardly any picture has
-FEWER = 10  # times fewer pictures than the other values of the factor, on average, have such a value
+NOTE_KINDS = ("actions-without-pairs", "alphabetical-order", "rare-value")
+CONSEQUENCES = {
+    "validation": "so validation does not measure these",
+    "test": "so these are never tested",
+}
+RARE_FACTOR = 10  # a value is rare if the others have this many times more images on average
 AUTHORS_DRAWS = 1000
+PAIR_DUPLICATES = (
+    f"unique=False {as_data_option('unique=false')}, for ct-vae with --set decoder_epochs=0"
+)
 
 
-def more_pairs(dataset: Dataset, split: str, anew: bool, drawn: str, draws: int) -> str:
-    """What to do where a split lacks pairs: `draws` is how many of each step were drawn, 0 for all, and `drawn` the option that says so."""
+# ---- notes ---------------------------------------------------------------------------------------
+def missing_actions_note(split: str, actions: Sequence[str], advice: str) -> Note:
+    """Return the note on actions that have no pair in a split."""
+    text = f"transitions: the {split} split has no pair for {abbreviate(actions)}, "
+    return Note("actions-without-pairs", split, f"{text}{CONSEQUENCES[split]}; {advice}")
+
+
+def word_order_notes(dataset: Dataset, factors: Sequence[str]) -> list[Note]:
+    """Return notes on factors of a user's table whose steps follow the alphabet."""
+    if "name" in dataset.source:
+        return []
+    notes = []
+    for variable in dataset.variables:
+        words = variable.categories
+        numbers = not any(isinstance(plain_value(word), str) for word in words)
+        truth = any({word.lower() for word in words} <= pair for pair in TRUTH_WORDS)
+        if variable.name in factors and not numbers and not truth:
+            text = (
+                f"transitions: the steps of {variable.name!r} are in alphabetical order "
+                f"({abbreviate(words, 4)}); use numbers in the table for another order"
+            )
+            notes.append(Note("alphabetical-order", variable.name, text))
+    return notes
+
+
+def rare_value_notes(dataset: Dataset, factors: Sequence[str]) -> list[Note]:
+    """Return notes on values of a user's table that few images have, likely typos."""
+    if "name" in dataset.source:
+        return []
+    splits = (dataset.train, dataset.validation, dataset.test)
+    labels = np.concatenate([split.labels.cpu().numpy() for split in splits])
+    notes = []
+    for name in (name for name in factors if name in dataset.names):
+        values, counts = np.unique(labels[:, dataset.names.index(name)], return_counts=True)
+        for value, count in zip(values, counts, strict=True):
+            others = (counts.sum() - count) / max(1, len(counts) - 1)
+            if len(counts) > 2 and RARE_FACTOR * count <= others:
+                text = (
+                    f"transitions: {format_factors(dataset, {name: float(value)})} occurs "
+                    f"{count} time{'' if count == 1 else 's'}, the other values {others:.0f} times "
+                    "on average; if it is a typo, steps to its neighbours are lost"
+                )
+                notes.append(Note("rare-value", name, text))
+    return notes
+
+
+def format_factors(dataset: Dataset, values: Mapping[str, float]) -> str:
+    """Return values of factors as a user writes them, such as x=3, colour=red."""
+    texts = {
+        name: dataset.spec.variable(name).format_value(value)
+        if name in dataset.names
+        else f"{value:g}"
+        for name, value in values.items()
+    }
+    return ", ".join(f"{name}={text}" for name, text in texts.items())
+
+
+# ---- advice where pairs are missing --------------------------------------------------------------
+def advise_more_pairs(
+    dataset: Dataset, split: str, *, new_splits: bool, option: str, draws: int
+) -> str:
+    """Return what to do where a split has too few pairs.
+
+    Arguments:
+        new_splits: whether the splits were drawn by `with_transitions`.
+        option: name of the option that limits the pairs of this split.
+        draws: its value; 0 for all pairs.
+    """
     options = dataset.source.get("options", {})
-    published = ("name" in dataset.source and "test" not in options) or any(n.startswith("splits:") and "given" in n for n in dataset.notes)
-    name, size = ("test", "smaller") if split == "train" else (split, "larger")
+    published = ("name" in dataset.source and "test" not in options) or any(
+        note.kind == "predefined-splits" for note in dataset.notes
+    )
+    keep_splits = new_splits or not published
+    fraction, size = ("test", "smaller") if split == "train" else (split, "larger")
     if 0 < draws < AUTHORS_DRAWS:
-        more = f"draw more pairs, such as {drawn}={AUTHORS_DRAWS} {as_data_option(f'{drawn}={AUTHORS_DRAWS}')}, "
-        return more + ("or other splits with splits='random'" if published and not anew else f"or give a {size} {name}=")
-    if published and not anew:
-        return f"draw other splits with splits='random' {as_data_option('splits=random')}, or give more pictures"
-    where = as_data_option(f"splits=random;{name}=") if anew else f"(--data-option {name}=)"
-    return f"give a {size} {name}= {where} or more pictures"
+        more = f"{option}={AUTHORS_DRAWS}"
+        advice = f"draw more pairs, such as {more} {as_data_option(more)}, or "
+        if keep_splits:
+            return f"{advice}give a {size} {fraction}="
+        return f"{advice}other splits with splits='random'"
+    if not keep_splits:
+        random = as_data_option("splits=random")
+        return f"draw other splits with splits='random' {random}, or give more images"
+    where = f"(--data-option {fraction}=)"
+    if new_splits:
+        where = as_data_option(f"splits=random;{fraction}=")
+    return f"give a {size} {fraction}= {where} or more images"
 
 
-def no_steps(data: str, without: Sequence[str], chosen: Sequence[str], varied: Sequence[str]) -> DataError:
-    """The error for those of the chosen factors, among all that vary, of which no two pictures are one step apart."""
-    kept, which = ",".join(name for name in chosen if name not in without), " or ".join(map(repr, without))
-    if kept:
-        left = f"factors={kept!r} {as_data_option(f'factors={kept}')}"
+def no_steps_error(
+    data: str, missing: Sequence[str], factors: Sequence[str], varying: Sequence[str]
+) -> DataError:
+    """Return the error for factors in which no two images are one step apart.
+
+    Arguments:
+        missing: the factors without steps.
+        factors: all that should have actions.
+        varying: all that have several values.
+    """
+    others = ",".join(name for name in factors if name not in missing)
+    which = " or ".join(map(repr, missing))
+    if others:
         return DataError(
-            f"{data}: no two pictures differ in {which} alone, by one step; "
-            f"transitions need a grid in which a factor changes while the others stay: leave it out with {left}."
+            f"{data}: no two images differ in {which} alone, by one step; transitions need a grid "
+            "in which a factor changes while the others stay: leave it out with "
+            f"factors={others!r} {as_data_option(f'factors={others}')}."
         )
-    which = "one factor" if set(chosen) == set(varied) and len(chosen) > 1 else which
+    which = "one factor" if set(factors) == set(varying) and len(factors) > 1 else which
     return DataError(
-        f"{data}: no two pictures differ in {which} alone, by one step, so there is no pair at all; transitions need a grid in which a factor "
-        "changes while the others stay: add the pictures between, or leave out columns that follow from others with variables= (--variables)."
+        f"{data}: no two images differ in {which} alone, by one step, so there is no pair at all; "
+        "transitions need a grid in which a factor changes while the others stay: add the images "
+        "between, or leave out columns that follow from others with variables= (--variables)."
     )
 
 
-def steps_in_words(dataset: Dataset, chosen: Sequence[str]) -> list[str]:
-    """A note on each factor whose values are words of a table: they have an order that nobody chose, unless they are no and yes."""
-    found = {v.name: v.categories for v in dataset.variables if v.name in chosen and any(isinstance(plain_value(word), str) for word in v.categories)}
-    return [
-        f"{IN_WORDS} {name!r} go in the order of its words ({listed(words, 4)}); numbers in the table instead of words give another order"
-        for name, words in found.items()
-        if "name" not in dataset.source and not any({word.lower() for word in words} <= truth for truth in TRUTH_WORDS)
-    ]
-
-
-def shown(dataset: Dataset, values: Mapping[str, float]) -> str:
-    """Values of factors as a person writes them, such as x=3, colour=red."""
-    return ", ".join(f"{name}={dataset.spec.variable(name).show(v) if name in dataset.names else f'{v:g}'}" for name, v in values.items())
-
-
-def seldom(dataset: Dataset, chosen: Sequence[str]) -> list[str]:
-    """A note on each value of a person's table that hardly any picture has, as if misprinted: it parts the steps of its factor."""
-    if "name" in dataset.source:
-        return []
-    table, notes = np.concatenate([split.labels.cpu().numpy() for split in (dataset.train, dataset.validation, dataset.test)]), []
-    for name in (name for name in chosen if name in dataset.names):
-        values, counts = np.unique(table[:, dataset.names.index(name)], return_counts=True)
-        for value, count in zip(values, counts, strict=True):
-            others = (counts.sum() - count) / max(1, len(counts) - 1)
-            if len(counts) > 2 and FEWER * count <= others:
-                has = f"{count} picture{'' if count == 1 else 's'} only, where the others have {others:.0f} on average"
-                notes.append(f"{SELDOM} {shown(dataset, {name: float(value)})} has {has}; if it is misprinted, steps to its neighbours are lost")
-    return notes
+def check_actions_have_pairs(
+    data: str, split: str, missing: Sequence[str], total: int, advice: str, *, required: bool
+) -> None:
+    """Raise a DataError if all `total` actions are missing in a split, or any `required` one."""
+    if len(missing) == total:
+        raise DataError(f"{data}: the {split} split has no pair for any action; {advice}.")
+    if missing and required:
+        raise DataError(
+            f"{data}: the {split} split has no pair for the action {missing[0]}; {advice}, or "
+            "leave the factor out (factors=)."
+        )

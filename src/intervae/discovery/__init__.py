@@ -1,8 +1,18 @@
-"""Causal graphs from given variables: `discover(table)`, and how sure their edges are: `bootstrap(table)`."""
+"""Causal discovery from tables: `discover(table)`, and edge confidences by `bootstrap(table)`."""
 
-from intervae.discovery.base import FEWEST_ROWS, Discovery, UnitsWarning, varsortability
+from intervae.discovery.base import MIN_ROWS, Discovery, UnitsWarning, varsortability
 from intervae.discovery.bootstrap import Bootstrap, bootstrap
 from intervae.discovery.knowledge import Knowledge
 from intervae.discovery.registry import METHODS, discover
 
-__all__ = ["FEWEST_ROWS", "METHODS", "Bootstrap", "Discovery", "Knowledge", "UnitsWarning", "bootstrap", "discover", "varsortability"]
+__all__ = [
+    "METHODS",
+    "MIN_ROWS",
+    "Bootstrap",
+    "Discovery",
+    "Knowledge",
+    "UnitsWarning",
+    "bootstrap",
+    "discover",
+    "varsortability",
+]

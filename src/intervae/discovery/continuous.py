@@ -1,214 +1,261 @@
-"""Graphs by continuous optimisation: NOTEARS's augmented Lagrangian and DAGMA's central path, both by Adam, then a last fit in the order found.
-
-Both are non-convex, and where they end depends on how they start out: steps as long for a weak as for a strong edge (Adam) find far better
-graphs than a quasi-Newton method that first follows the largest covariance. Once the order of causes shows, it is kept, what goes against it
-is set to 0, and the rest is fitted again without the constraint: the result is exactly a DAG, and for linear models (a convex problem then)
-exactly the best one in its order.
-"""
+"""Graph learning by continuous optimisation, shared by NOTEARS and DAGMA."""
 
 from __future__ import annotations
 
 import inspect
 import math
+import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
-from torch import Tensor
 
-from intervae.causal.acyclicity import value_and_slope
 from intervae.causal.graph import CausalGraph
-from intervae.discovery.base import Discovery, UnitsWarning, varsortability
-from intervae.discovery.knowledge import Allowed
-from intervae.discovery.problems import Linear, Problem
-from intervae.errors import DataError, TrainingError, UsageError
+from intervae.discovery.base import Discovery, UnitsWarning, check_no_categorical, varsortability
+from intervae.discovery.design_matrix import build_design_matrix
+from intervae.discovery.knowledge import Knowledge
+from intervae.discovery.objectives import LinearObjective, MLPObjective, Objective
+from intervae.discovery.solvers import fit_in_order
+from intervae.discovery.table_checks import check_no_duplicate_categories, check_not_collinear
+from intervae.errors import UsageError
+from intervae.notes import Note
 
-Penalty = Callable[[Tensor], tuple[Tensor, Tensor]]  # M (n, n) -> what is added to the objective, and its slope (n, n)
-MOST_RETREATS = 60
+ASSUMPTIONS = (
+    "Every variable is a {mechanism} of its causes plus noise, there are no hidden common causes "
+    "and no cycles, and the best-fitting sparse acyclic graph is the causal one: {condition}"
+)
+EQUAL_NOISES = (
+    "true if all noises have the same variance in the units of the table, and not in general "
+    "after standardising."
+)
+FREE_NOISES = (
+    "linear relations with Gaussian noises of any variance do not determine the direction, "
+    "nonlinear ones do."
+)
+# (objective, steps, rate, rounds, ...) -> strengths after every round, final h
+Solver = Callable[..., tuple[list[np.ndarray], float]]
+Method = Callable[..., Discovery]
 
 
-def adam(
-    problem: Problem, penalty: Penalty | None, *, steps: int, rate: float, weight: float = 1.0, decay: tuple[float, float] = (0.9, 0.999)
-) -> None:
-    """Minimise weight * (the problem's objective) + penalty(M), in place; the rate falls to 0 along a cosine.
+@dataclass(frozen=True, kw_only=True)
+class ContinuousOptions:
+    """Options of all methods.
 
-    All is divided by the weight, which leaves Adam's steps as they are.
-    A step that leaves the domain of the penalty (inf) is halved until it does not.
+    Arguments:
+        knowledge: required and forbidden edges and tiers.
+        standardise: scale columns to unit variance; otherwise the units decide the graph (see
+            `varsortability`), with a UnitsWarning.
+        noise: "equal" noise variances, or "free": half the logarithm of each continuous variable's
+            squared error, the likelihood with one variance per variable.
+        l1: weight of the l1 penalty.
+        threshold: weaker edges are dropped at the end, on the scale of the (standardised) table.
+        steps: Adam steps per round.
+        rate: learning rate of Adam.
+        rounds: maximum number of rounds.
+        device: cpu, cuda, cuda:N or auto.
     """
-    mean, square = torch.zeros_like(problem.flat), torch.zeros_like(problem.flat)
-    first = problem.parameters[0]
-    last = torch.zeros_like(first)
-    for step in range(1, steps + 1):
-        slope = _slope_inside(problem, penalty, last) if penalty is not None else None
-        gradients = problem.gradients()  # where the retreat, if any, has ended
-        if slope is not None:
-            gradients[0] = torch.addcmul(gradients[0], problem.penalty_gradient(slope), problem.free, value=1 / weight)
-        gradient = torch.cat([g.reshape(-1) for g in gradients])
-        mean.lerp_(gradient, 1 - decay[0])
-        square.mul_(decay[1]).addcmul_(gradient, gradient, value=1 - decay[1])
-        correction = math.sqrt(1 - decay[1] ** step)
-        change = mean / square.sqrt().add_(1e-8 * correction / weight)
-        change.mul_(-0.5 * rate * (1 + math.cos(math.pi * step / steps)) * correction / (1 - decay[0] ** step))
-        problem.flat.add_(change)
-        last = change[: first.numel()].view_as(first)
-    if not bool(problem.flat.isfinite().all()):
-        raise TrainingError("the search for a graph diverged; standardise the table or lower the rate.")
+
+    knowledge: Knowledge | Mapping[str, Any] | None = None
+    standardise: bool = True
+    noise: str = "equal"
+    l1: float
+    threshold: float
+    steps: int
+    rate: float
+    rounds: int
+    device: str = "cpu"
+
+    def solver_options(self) -> dict[str, Any]:
+        return {"steps": self.steps, "rate": self.rate, "rounds": self.rounds}
 
 
-def _slope_inside(problem: Problem, penalty: Penalty, last: Tensor) -> Tensor:
-    for _ in range(MOST_RETREATS):
-        value, slope = penalty(problem.squares())
-        if bool(value.isfinite()):
-            return slope
-        last.mul_(0.5)
-        problem.parameters[0].sub_(last)
-    raise TrainingError("the search for a graph left the domain of its penalty and did not get back; lower the rate.")
+@dataclass(frozen=True, kw_only=True)
+class MLPOptions(ContinuousOptions):
+    """Options of the methods with networks.
 
-
-def augmented_lagrangian(problem: Problem, *, steps: int, rate: float, rounds: int, tolerance: float) -> tuple[list[np.ndarray], float]:
-    """NOTEARS (Zheng et al. 2018, Algorithm 1): add alpha h + rho / 2 h^2, raise alpha by rho h, and rho tenfold while h does not fall to a quarter.
-
-    Returns the strengths after every round, and h at the end.
+    Arguments:
+        hidden: units of each variable's network.
+        l1: weight of the l1 penalty on the weights from a variable to a unit.
+        l2: twice the weight of the squared weights.
+        threshold: on the norm of the weights from cause to effect.
     """
-    multiplier, scale, before = 0.0, 1.0, math.inf
-    path: list[np.ndarray] = []
-    for _ in range(rounds):
 
-        def penalty(squares: Tensor, multiplier: float = multiplier, scale: float = scale) -> tuple[Tensor, Tensor]:
-            cycles, slope = value_and_slope(squares, "exponential")
-            return cycles * (multiplier + 0.5 * scale * cycles), slope * (multiplier + scale * cycles)
-
-        adam(problem, penalty, steps=steps, rate=rate)
-        cycles = float(value_and_slope(problem.squares(), "exponential")[0])
-        path.append(problem.strengths().copy())
-        multiplier += scale * cycles
-        scale *= 10.0 if cycles > 0.25 * before else 1.0
-        before = cycles
-        if cycles <= tolerance or scale > 1e16:
-            break
-    return path, before
+    hidden: int = 10
+    l2: float
+    threshold: float = 0.5
+    rate: float = 1e-2
 
 
-def central_path(problem: Problem, *, steps: int, rate: float, rounds: int) -> tuple[list[np.ndarray], float]:
-    """DAGMA (Bello et al. 2022, Algorithm 1): minimise mu (objective) + h of the log-determinant for mu = 1, 0.1, 0.01, ...
+def continuous_method(name: str, solver: Solver, options: type[ContinuousOptions]) -> Method:
+    """Return the discovery function of a solver, with the docstring of `options`.
 
-    The paper's s stays at 1, so that every round starts inside the domain of the next.
+    It takes columns (N, n), names, kinds, `seed` and the fields of `options` as keyword arguments.
     """
-    path: list[np.ndarray] = []
-    for k in range(rounds):
-        adam(problem, lambda squares: value_and_slope(squares, "log_det"), steps=steps, rate=rate, weight=0.1**k)
-        path.append(problem.strengths().copy())
-    return path, float(value_and_slope(problem.squares(), "log_det")[0])
+
+    def method(
+        columns: np.ndarray,
+        names: Sequence[str],
+        kinds: Sequence[str],
+        *,
+        seed: int = 0,
+        **settings: Any,
+    ) -> Discovery:
+        values = options(**settings)
+        if isinstance(values, MLPOptions):
+            return learn_mlp(name, solver, columns, names, kinds, values, seed)
+        return learn_linear(name, solver, columns, names, kinds, values)
+
+    method.__name__ = method.__qualname__ = name.replace("-", "_")
+    method.__doc__ = options.__doc__
+    signature = inspect.signature(method)
+    *parameters, _ = signature.parameters.values()
+    parameters += [
+        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default)
+        for f in fields(options)
+    ]
+    method.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return method
 
 
-def fit_in_order(problem: Problem, allowed: Allowed, *, steps: int, rate: float) -> None:
-    """Keep the order that the strongest edges give, and fit what it allows without the penalty."""
-    problem.restrict(allowed.before(problem.strengths()))
-    if isinstance(problem, Linear) and problem.noise == "equal":
-        problem.parameters[0].copy_(torch.from_numpy(_lasso(problem)[:, :, None]))
-    else:
-        adam(problem, None, steps=steps, rate=rate)
-
-
-def _lasso(problem: Linear) -> np.ndarray:
-    """(n, n) exact weights of the convex problem, W as a difference of non-negative parts, in units in which every cause has variance 1."""
-    covariance, free = problem.covariance.cpu().numpy(), problem.free[:, :, 0].cpu().numpy() > 0
-    scale = np.sqrt(np.diagonal(covariance))[:, None] * np.ones_like(covariance)
-    tax = problem.taxed[:, :, 0].cpu().numpy() / scale
-    start = problem.strengths() * scale
-    place = np.flatnonzero(free)
-    identity = np.eye(len(covariance))
-
-    def value_and_gradient(parts: np.ndarray) -> tuple[float, np.ndarray]:
-        weights = np.zeros(covariance.size)
-        weights[place] = parts[: len(place)] - parts[len(place) :]
-        rest = identity - weights.reshape(covariance.shape) / scale
-        seen = covariance @ rest
-        slope, taxes = (-seen / scale).ravel()[place], tax.ravel()[place]
-        value = 0.5 * float((rest * seen).sum()) + float(taxes @ (parts[: len(place)] + parts[len(place) :]))
-        return value, np.concatenate([slope + taxes, taxes - slope])
-
-    chosen = start.ravel()[place]
-    parts = np.concatenate([np.maximum(chosen, 0.0), np.maximum(-chosen, 0.0)])
-    limits = {"maxiter": 1000, "maxfun": 2000, "ftol": 1e-10, "gtol": 1e-6}
-    found = minimize(value_and_gradient, parts, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(parts), options=limits).x
-    weights = np.zeros(covariance.size)
-    weights[place] = found[: len(place)] - found[len(place) :]
-    return weights.reshape(covariance.shape) / scale
-
-
-def found_graph(
-    problem: Problem,
-    allowed: Allowed,
-    names: Sequence[str],
-    *,
+def learn_linear(
     method: str,
-    threshold: float,
-    assumptions: str,
-    history: list[np.ndarray],
-    **more: Any,
+    solver: Solver,
+    columns: np.ndarray,
+    names: Sequence[str],
+    kinds: Sequence[str],
+    options: ContinuousOptions,
 ) -> Discovery:
-    """The thresholded DAG of a fitted problem; `cost` is the share of each variable that its causes leave unexplained."""
-    graph = CausalGraph(tuple(names), allowed.acyclic(problem.strengths(), threshold))
-    share, order = problem.unexplained(), tuple(graph.topological_order)
-    cost = tuple(float(share[graph.index(name)]) for name in order)
-    return Discovery(graph=graph, order=order, cost=cost, method=method, assumptions=assumptions, ambiguous=[], history=tuple(history), **more)
+    """Learn a graph of linear relations; binary columns enter as 0 / 1."""
+    check_no_categorical(method, names, kinds, f"{method}-mlp")
+
+    def make(**arguments: Any) -> Objective:
+        return LinearObjective(l1=options.l1, **arguments)
+
+    return _learn(method, solver, columns, names, kinds, options, make, "linear function")
 
 
-def unit_notes(columns: np.ndarray, graph: CausalGraph, kinds: Sequence[str], standardise: bool) -> tuple[str, ...]:
-    """What to say of a graph that was found from columns in their own units; also raised as a warning."""
-    if standardise or "continuous" not in kinds:
+def learn_mlp(
+    method: str,
+    solver: Solver,
+    columns: np.ndarray,
+    names: Sequence[str],
+    kinds: Sequence[str],
+    options: MLPOptions,
+    seed: int,
+) -> Discovery:
+    """Learn a graph with one network per variable; columns of any kind."""
+    check_options(hidden=options.hidden, l2=options.l2)
+
+    def make(**arguments: Any) -> Objective:
+        return MLPObjective(
+            hidden=options.hidden, l1=options.l1, l2=options.l2, seed=seed, **arguments
+        )
+
+    return _learn(method, solver, columns, names, kinds, options, make, "smooth function")
+
+
+def _learn(
+    method: str,
+    solver: Solver,
+    columns: np.ndarray,
+    names: Sequence[str],
+    kinds: Sequence[str],
+    options: ContinuousOptions,
+    make_objective: Callable[..., Objective],
+    mechanism: str,
+) -> Discovery:
+    started = time.perf_counter()
+    solver_options = options.solver_options()
+    check_options(threshold=options.threshold, l1=options.l1, **solver_options)
+    check_not_collinear(columns, names, kinds)
+    check_no_duplicate_categories(columns, names, kinds)
+    constraints = Knowledge.parse(options.knowledge).constraints(names)
+    objective = make_objective(
+        design=build_design_matrix(columns, names, kinds, standardise=options.standardise),
+        constraints=constraints,
+        noise=options.noise,
+        device=parse_device(options.device),
+    )
+    with one_thread():
+        path, h = solver(objective, **solver_options)
+        fit_in_order(objective, constraints, steps=options.steps, rate=options.rate)
+    weights = constraints.to_dag(objective.strengths(), options.threshold)
+    graph = CausalGraph(tuple(names), weights)
+    unexplained, order = objective.unexplained(), tuple(graph.topological_order)
+    condition = EQUAL_NOISES if options.noise == "equal" else FREE_NOISES
+    return Discovery(
+        graph=graph,
+        order=order,
+        cost=tuple(float(unexplained[graph.index(name)]) for name in order),
+        method=method,
+        assumptions=ASSUMPTIONS.format(mechanism=mechanism, condition=condition),
+        ambiguous=[],
+        history=tuple(path),
+        notes=() if options.standardise else unit_notes(columns, graph, kinds),
+        details={"h": h},
+        seconds=time.perf_counter() - started,
+    )
+
+
+def unit_notes(columns: np.ndarray, graph: CausalGraph, kinds: Sequence[str]) -> tuple[Note, ...]:
+    """Return a note that the graph depends on the units of the columns; also warn."""
+    if "continuous" not in kinds:
         return ()
-    sorted_share = varsortability(columns, graph)
-    told = "" if math.isnan(sorted_share) else f" (the variance grows along {sorted_share:.0%} of its paths)"
-    note = f"standardise=False: this graph depends on the units of the columns{told}; another unit can turn its edges round."
-    warnings.warn(note, UnitsWarning, stacklevel=_level_of_the_caller())
-    return (note,)
+    fraction = varsortability(columns, graph)
+    growth = (
+        "" if math.isnan(fraction) else f" (the variance grows along {fraction:.0%} of its paths)"
+    )
+    text = (
+        f"standardise=False: the graph depends on the units of the columns{growth}; "
+        "other units can reverse its edges."
+    )
+    warnings.warn(text, UnitsWarning, stacklevel=_caller_level())
+    return (Note("units", "", text),)
 
 
-def _level_of_the_caller() -> int:
-    """Of the first frame outside this package, as seen from the function that calls this one: `discover`, or a learner called by itself."""
+def _caller_level() -> int:
+    """Return the stack level of the first frame outside this package, for a warning."""
     frame, level = inspect.currentframe(), 0
-    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("intervae.discovery."):
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(
+        "intervae.discovery."
+    ):
         frame, level = frame.f_back, level + 1
     return level
 
 
-def check_settings(**settings: float) -> None:
-    """Refuse a setting out of range: counts of 1 or more, the rest not negative."""
-    for name, value in settings.items():
+def check_options(**options: float) -> None:
+    """Raise a UsageError for a count below 1 or a negative number."""
+    for name, value in options.items():
         if name in ("steps", "rounds", "hidden") and (value < 1 or value != int(value)):
             raise UsageError(f"{name}={value} must be a whole number of 1 or more.")
         if not (value >= 0 and math.isfinite(value)):
             raise UsageError(f"{name}={value} must be a number of 0 or more.")
 
 
-def on_device(name: str) -> torch.device:
-    """The torch device of that name, or an error where this machine has none."""
+def parse_device(name: str) -> torch.device:
+    """Return the torch device of that name; raise a UsageError if this machine lacks it."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device("cuda" if name == "auto" and torch.cuda.is_available() else "cpu" if name == "auto" else name)
+        device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError):
-        raise UsageError(f"device={name!r} cannot be used on this machine; say cpu, cuda or cuda:N.") from None
+        raise UsageError(
+            f"device={name!r} cannot be used on this machine; use cpu, cuda or cuda:N."
+        ) from None
     return device
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Thousands of steps on small matrices go fastest on one thread each; several tables can then run side by side."""
-    before = torch.get_num_threads()
+    """Run torch on one thread, which is fastest for many steps on small matrices."""
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
-
-
-def refuse_categorical(method: str, names: Sequence[str], kinds: Sequence[str], instead: str) -> None:
-    for name, kind in zip(names, kinds, strict=True):
-        if kind == "categorical":
-            raise DataError(f"method {method!r} cannot use the categorical column {name!r}; leave it out or use {instead!r}.")
+        torch.set_num_threads(threads)

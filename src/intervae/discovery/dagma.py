@@ -1,72 +1,43 @@
-"""DAGMA, linear and with a network per variable (Bello et al. 2022): as NOTEARS, inside the domain of -log det(I - W∘W) and down a central path."""
+"""DAGMA, linear and with a network per variable (Bello et al. 2022).
+
+The objectives of NOTEARS, minimised along a central path in the domain of -log det(I - W∘W).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-
-from intervae.discovery.base import Discovery
-from intervae.discovery.continuous import central_path
-from intervae.discovery.knowledge import Knowledge
-from intervae.discovery.notears import learn_linear, learn_networks
+from intervae.discovery.continuous import ContinuousOptions, MLPOptions, continuous_method
+from intervae.discovery.solvers import central_path
 
 
-def dagma(
-    columns: np.ndarray,
-    names: Sequence[str],
-    kinds: Sequence[str],
-    *,
-    seed: int = 0,
-    knowledge: Knowledge | Mapping[str, Any] | None = None,
-    standardise: bool = True,
-    noise: str = "equal",
-    l1: float = 0.03,
-    threshold: float = 0.3,
-    steps: int = 700,
-    rate: float = 5e-3,
-    rounds: int = 5,
-    device: str = "cpu",
-) -> Discovery:
-    """The linear learner of `notears`, by the central path: mu (loss + l1 |W|) - log det(I - W∘W) for mu = 1, 0.1, ..., one round each.
+@dataclass(frozen=True, kw_only=True)
+class DagmaOptions(ContinuousOptions):
+    """Minimise mu (loss + l1 |W|) - log det(I - W∘W) for mu = 1, 0.1, ..., one round each.
 
-    Arguments:
-        columns: (N, n).
-        knowledge, standardise, noise, threshold, device: as in `notears`.
-        l1: the price of a weight.
-        steps: of Adam in each of the `rounds`, at this `rate`.
+    The loss is that of NOTEARS; the weights of the graph are W. The columns are continuous, or
+    binary as 0 / 1. The options are those of `ContinuousOptions`.
     """
-    more = {"knowledge": knowledge, "standardise": standardise, "noise": noise, "threshold": threshold, "device": device}
-    return learn_linear("dagma", central_path, columns, names, kinds, l1=l1, solve={"steps": steps, "rate": rate, "rounds": rounds}, **more)
+
+    l1: float = 0.03
+    threshold: float = 0.3
+    steps: int = 700
+    rate: float = 5e-3
+    rounds: int = 5
 
 
-def dagma_mlp(
-    columns: np.ndarray,
-    names: Sequence[str],
-    kinds: Sequence[str],
-    *,
-    seed: int = 0,
-    knowledge: Knowledge | Mapping[str, Any] | None = None,
-    standardise: bool = True,
-    noise: str = "equal",
-    hidden: int = 10,
-    l1: float = 0.02,
-    l2: float = 0.005,
-    threshold: float = 0.5,
-    steps: int = 1000,
-    rate: float = 1e-2,
-    rounds: int = 4,
-    device: str = "cpu",
-) -> Discovery:
-    """The learner of `notears_mlp`, for columns of any kind, by the central path of `dagma`.
+@dataclass(frozen=True, kw_only=True)
+class DagmaMLPOptions(MLPOptions):
+    """DAGMA with the networks of `NotearsMLPOptions`; columns of any kind.
 
-    Arguments:
-        columns: (N, n).
-        knowledge, standardise, noise, threshold, device: as in `notears`.
-        hidden, l1, l2: as in `notears_mlp`.
-        steps, rate, rounds: as in `dagma`.
+    The options are those of `MLPOptions`.
     """
-    more = {"knowledge": knowledge, "standardise": standardise, "noise": noise, "threshold": threshold, "device": device}
-    solve = {"steps": steps, "rate": rate, "rounds": rounds}
-    return learn_networks("dagma-mlp", central_path, columns, names, kinds, hidden=hidden, l1=l1, l2=l2, seed=seed, solve=solve, **more)
+
+    l1: float = 0.02
+    l2: float = 0.005
+    steps: int = 1000
+    rounds: int = 4
+
+
+dagma = continuous_method("dagma", central_path, DagmaOptions)
+dagma_mlp = continuous_method("dagma-mlp", central_path, DagmaMLPOptions)

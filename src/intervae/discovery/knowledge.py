@@ -1,4 +1,4 @@
-"""What a person knows about a graph before any data: required and forbidden edges, and tiers of causes before effects."""
+"""Prior knowledge about a graph: required edges, forbidden edges, and tiers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import numpy as np
 from intervae.causal.graph import CausalGraph
 from intervae.errors import DataError, UsageError, unknown
 
-PARTS = ("required", "forbidden", "tiers")
+SECTIONS = ("required", "forbidden", "tiers")
+SMALLEST_WEIGHT = 1e-3  # of an edge whose estimate is 0
 
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Edges that must be there, edges that cannot be, and tiers: a variable of a later tier never causes one of an earlier tier.
+    """Required and forbidden edges, and tiers: a later tier never causes an earlier one.
 
     Arguments:
         required: (cause, effect) names.
-        forbidden: (cause, effect) names; only that direction is forbidden.
-        tiers: groups of names, causes first; a variable in no tier is free.
+        forbidden: (cause, effect) names; only this direction is forbidden.
+        tiers: groups of names, causes first; variables in no tier are unrestricted.
     """
 
     required: tuple[tuple[str, str], ...] = ()
@@ -29,83 +30,106 @@ class Knowledge:
     tiers: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        for part in PARTS:
-            groups = getattr(self, part)
+        for section in SECTIONS:
+            groups = getattr(self, section)
             if isinstance(groups, str) or any(isinstance(group, str) for group in groups):
-                raise UsageError(f"knowledge: {part} holds a single name where a pair or a group of names is wanted, as in [['a', 'b']].")
-            object.__setattr__(self, part, tuple(tuple(str(name) for name in group) for group in groups))
-        for part in ("required", "forbidden"):
-            for edge in getattr(self, part):
+                raise UsageError(
+                    f"knowledge: {section} has a single name instead of a pair or group of "
+                    "names; give a list of lists, such as [['a', 'b']]."
+                )
+        for section in ("required", "forbidden"):
+            for edge in getattr(self, section):
                 if len(edge) != 2 or edge[0] == edge[1]:
-                    raise UsageError(f"knowledge: a {part} edge is (cause, effect), two different names, not {edge}.")
-        named = [name for tier in self.tiers for name in tier]
-        if len(set(named)) < len(named):
-            raise UsageError(f"knowledge: {next(n for n in named if named.count(n) > 1)!r} stands in two tiers; a variable belongs to one.")
+                    raise UsageError(
+                        f"knowledge: a {section} edge is (cause, effect), two different names, "
+                        f"not {edge}."
+                    )
+        names = [name for tier in self.tiers for name in tier]
+        if len(set(names)) < len(names):
+            duplicate = next(name for name in names if names.count(name) > 1)
+            raise UsageError(
+                f"knowledge: {duplicate!r} is in two tiers; a variable belongs to one."
+            )
 
     @classmethod
-    def of(cls, given: Knowledge | Mapping[str, Iterable[Any]] | None) -> Knowledge:
-        """A Knowledge, from one, from {"required": [...], "forbidden": [...], "tiers": [...]} (any may be missing), or from nothing."""
-        if isinstance(given, Knowledge):
-            return given
-        for part in given or {}:
-            if part not in PARTS:
-                raise unknown("part of the knowledge", part, PARTS)
-        return cls(**{part: tuple(edges) for part, edges in (given or {}).items()})
+    def parse(cls, value: Knowledge | Mapping[str, Iterable[Any]] | None) -> Knowledge:
+        """Return a Knowledge from another, from a mapping of its sections, or from None."""
+        if isinstance(value, Knowledge):
+            return value
+        sections = value or {}
+        for section in sections:
+            if section not in SECTIONS:
+                raise unknown("section of the knowledge", section, SECTIONS)
+        return cls(**{section: tuple(groups) for section, groups in sections.items()})
 
-    def over(self, names: Sequence[str]) -> Allowed:
-        """Check it against the variables of a table, and against itself."""
+    def constraints(self, names: Sequence[str]) -> EdgeConstraints:
+        """Return the constraints over the columns of a table; raise where they contradict."""
         for group in (*self.required, *self.forbidden, *self.tiers):
             for name in group:
                 if name not in names:
                     raise unknown("variable in the knowledge", name, names, DataError)
-        at = {name: i for i, name in enumerate(names)}
+        index = {name: i for i, name in enumerate(names)}
         required = np.zeros((len(names), len(names)), dtype=bool)
         allowed = ~np.eye(len(names), dtype=bool)
         for cause, effect in self.required:
-            required[at[cause], at[effect]] = True
+            required[index[cause], index[effect]] = True
         for cause, effect in self.forbidden:
-            allowed[at[cause], at[effect]] = False
-        for early, tier in enumerate(self.tiers):
-            for later in self.tiers[early + 1 :]:
-                allowed[np.ix_([at[name] for name in later], [at[name] for name in tier])] = False
-        clash = np.argwhere(required & ~allowed)
-        if len(clash):
-            j, i = clash[0]
-            raise DataError(f"knowledge: the edge {names[j]} -> {names[i]} is required and also forbidden (by itself or by the tiers); drop one.")
+            allowed[index[cause], index[effect]] = False
+        for k, tier in enumerate(self.tiers):
+            earlier = [index[name] for name in tier]
+            for later in self.tiers[k + 1 :]:
+                allowed[np.ix_([index[name] for name in later], earlier)] = False
+        contradictions = np.argwhere(required & ~allowed)
+        if len(contradictions):
+            j, i = contradictions[0]
+            raise DataError(
+                f"knowledge: the edge {names[j]} -> {names[i]} is required and also forbidden "
+                "(by itself or by the tiers); drop one."
+            )
         if not CausalGraph(tuple(names), required.astype(float)).is_acyclic:
-            raise DataError("knowledge: the required edges close a cycle; drop one of them.")
+            raise DataError("knowledge: the required edges form a cycle; drop one of them.")
         reach = required.copy()
         for k in range(len(reach)):
             reach |= np.outer(reach[:, k], reach[k])
-        return Allowed(allowed & ~reach.T, required)
+        return EdgeConstraints(allowed & ~reach.T, required)
 
 
 @dataclass(frozen=True)
-class Allowed:
-    """Knowledge over the columns of a table: [j, i] is about the edge j -> i. What would close a cycle with required edges is not allowed."""
+class EdgeConstraints:
+    """Constraints over the columns of a table; [j, i] is the edge j -> i.
 
-    edges: np.ndarray  # (n, n) bool: may be there
-    required: np.ndarray  # (n, n) bool: must be there
+    Edges that would form a cycle with required ones are not allowed.
+    """
 
-    def keeps(self, dag: np.ndarray) -> bool:
-        """Whether a DAG (n, n) of bool has all that is required and nothing that is forbidden."""
-        return not bool((dag & ~self.edges).any() or (self.required & ~dag).any())
+    allowed: np.ndarray  # (n, n) bool
+    required: np.ndarray  # (n, n) bool
 
-    def acyclic(self, weights: np.ndarray, threshold: float) -> np.ndarray:
-        """(n, n) weights of the DAG: edges at or above the threshold and all required ones, the weakest of every cycle left out.
+    def satisfied_by(self, dag: np.ndarray) -> bool:
+        """Return whether a DAG (n, n) of bool has all required and only allowed edges."""
+        return not bool((dag & ~self.allowed).any() or (self.required & ~dag).any())
 
-        A required edge whose weight is 0 gets a thousandth, so that it does not vanish.
+    def to_dag(self, weights: np.ndarray, threshold: float) -> np.ndarray:
+        """Return the weights (n, n) of a DAG: edges at or above the threshold and required ones.
+
+        The weakest edge of every cycle is dropped. Required edges have at least SMALLEST_WEIGHT.
         """
-        kept = np.where((np.abs(weights) >= threshold) & self.edges, weights, 0.0)
-        kept = np.where(self.required, np.where(np.abs(weights) < 1e-3, 1e-3, weights), kept)
-        rank = np.abs(kept) + self.required * (1.0 + np.abs(kept).max(initial=0.0))  # required edges come first
-        names = tuple(str(i) for i in range(len(kept)))
-        return np.where(CausalGraph(names, rank).to_acyclic().weights != 0, kept, 0.0)
+        strong = np.where((np.abs(weights) >= threshold) & self.allowed, weights, 0.0)
+        nonzero = np.where(np.abs(weights) < SMALLEST_WEIGHT, SMALLEST_WEIGHT, weights)
+        strong = np.where(self.required, nonzero, strong)
+        return np.where(self._acyclic(strong).weights != 0, strong, 0.0)
 
-    def before(self, weights: np.ndarray) -> np.ndarray:
-        """(n, n) bool: j comes before i in the order of causes that the strongest weights give, and the edge is allowed."""
-        rank = np.where(self.edges, np.abs(weights), 0.0) + self.required * (1.0 + np.abs(weights).max(initial=0.0))
-        names = tuple(str(i) for i in range(len(rank)))
-        place = {name: k for k, name in enumerate(CausalGraph(names, rank).to_acyclic().topological_order)}
-        position = np.array([place[name] for name in names])
-        return (position[:, None] < position[None, :]) & self.edges
+    def edges_in_order(self, weights: np.ndarray) -> np.ndarray:
+        """Return the allowed edges (n, n) that follow the order of the strongest weights."""
+        graph = self._acyclic(
+            np.where(self.allowed, weights, 0.0), np.abs(weights).max(initial=0.0)
+        )
+        position = np.empty(len(weights), dtype=int)
+        position[[int(name) for name in graph.topological_order]] = np.arange(len(weights))
+        return (position[:, None] < position[None, :]) & self.allowed
+
+    def _acyclic(self, weights: np.ndarray, largest: float | None = None) -> CausalGraph:
+        """Return the acyclic graph of the strongest weights (n, n); required edges rank first."""
+        strengths = np.abs(weights)
+        largest = strengths.max(initial=0.0) if largest is None else largest
+        names = tuple(str(i) for i in range(len(weights)))
+        return CausalGraph(names, strengths + self.required * (1.0 + largest)).to_acyclic()

@@ -1,6 +1,8 @@
-"""CausalVAE's own graph pre-training (sec. 6.2, Eqs. 11 and 13): labels from labels by least squares under H(A) = 0, by augmented Lagrangian.
+"""CausalVAE's graph pre-training (sec. 6.2, Eqs. 11 and 13), for comparison.
 
-It is here to be compared with: where labels are noise-free functions of each other, or standardised, a good fit does not tell cause from effect.
+Labels are predicted from labels by least squares subject to H(A) = 0, with an augmented Lagrangian.
+Where labels are noise-free functions of each other, or standardised, a good fit does not determine
+the direction of causes.
 """
 
 from __future__ import annotations
@@ -16,76 +18,120 @@ from torch import Tensor
 
 from intervae.causal.acyclicity import polynomial
 from intervae.causal.graph import CausalGraph
-from intervae.discovery.base import Discovery, random_rows
-from intervae.discovery.design import unsettled
+from intervae.discovery.base import Discovery, check_no_categorical, random_rows
 from intervae.discovery.kernels import standardise
-from intervae.discovery.knowledge import Allowed, Knowledge
-from intervae.errors import DataError, UsageError
+from intervae.discovery.knowledge import EdgeConstraints, Knowledge
+from intervae.discovery.table_checks import collinearity_notes
+from intervae.errors import UsageError
 
 MECHANISMS = ("linear", "mlp")
+WEIGHT_DECAY = 0.01  # of the networks, so that they do not absorb the scale of A
 ASSUMPTIONS = (
-    "Every variable is a linear function of its causes (or a small network of them), and the best-fitting acyclic graph is the causal one: "
-    "true for linear relations with noises of equal variance in the variables' own units, not in general, and not after standardising."
+    "Every variable is a linear function of its causes (or a small network), and the best-fitting "
+    "acyclic graph is the causal one: true for linear relations with noises of equal variance in "
+    "the variables' own units, not in general, and not after standardising."
 )
 
 
-class Fit:
-    """The parameters as one flat vector: A as a difference of two non-negative parts (so that its l1 norm is smooth), then the mechanisms'.
+class LabelRegression:
+    """Objective over one flat parameter vector.
+
+    The vector holds A as a difference of two non-negative halves, so that its l1 norm is smooth,
+    then the parameters of the mechanisms.
 
     Arguments:
-        inputs: (N, n) labels as they enter the mechanisms: standardised, or -1 / +1 for a binary one.
-        targets: (N, n) labels as they are predicted: standardised, or 0 / 1.
-        binary: (n,) where the prediction goes through the logistic function (Eq. 11).
-        hidden: units of each variable's network g_i(A_i o u) (Eq. 2); 0 for the linear sum A^T u.
-        allowed: which edges may be there, and which must and so are not taxed; any may without.
+        inputs: (N, n) labels as mechanism inputs: standardised, or -1 / +1 if binary.
+        targets: (N, n) labels as targets: standardised, or 0 / 1 if binary.
+        binary: (n,) where predictions pass through the logistic function (Eq. 11).
+        l1: weight of |A|, not applied to required edges.
+        hidden: units of each variable's network g_i(A_i o u) (Eq. 2); 0 for the linear A^T u.
+        constraints: allowed and required edges; None allows all.
     """
 
-    def __init__(self, inputs: Tensor, targets: Tensor, binary: Tensor, *, l1: float, hidden: int, seed: int, allowed: Allowed | None = None) -> None:
+    def __init__(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        binary: Tensor,
+        *,
+        l1: float,
+        hidden: int,
+        seed: int,
+        constraints: EdgeConstraints | None = None,
+    ) -> None:
         self.inputs, self.targets, self.binary = inputs, targets, binary
         self.n = n = inputs.shape[1]
         self.shapes = [(n,)] if hidden == 0 else [(n,), (n, n, hidden), (n, hidden), (n, hidden)]
         generator = torch.Generator().manual_seed(seed)
-        nets = [torch.zeros(n, dtype=torch.float64)]
-        nets += [torch.randn(shape, generator=generator, dtype=torch.float64) / shape[1] ** 0.5 for shape in self.shapes[1:]]
-        self.start = torch.cat([torch.zeros(2 * n * n, dtype=torch.float64), *(net.flatten() for net in nets)]).numpy()
-        free, required = (~np.eye(n, dtype=bool), np.zeros((n, n), dtype=bool)) if allowed is None else (allowed.edges, allowed.required)
-        self.tax = l1 * torch.from_numpy(np.tile(~required.ravel(), 2).astype(np.float64))
-        part = [(0.0, None) if f else (0.0, 0.0) for f in free.ravel()]  # the diagonal is masked, and what is forbidden
-        self.bounds = [*part, *part, *[(None, None)] * (len(self.start) - 2 * n * n)]
+        networks = [torch.zeros(n, dtype=torch.float64)]
+        networks += [
+            torch.randn(shape, generator=generator, dtype=torch.float64) / shape[1] ** 0.5
+            for shape in self.shapes[1:]
+        ]
+        halves = torch.zeros(2 * n * n, dtype=torch.float64)
+        self.start = torch.cat([halves, *(tensor.flatten() for tensor in networks)]).numpy()
+        if constraints is None:
+            constraints = EdgeConstraints(~np.eye(n, dtype=bool), np.zeros((n, n), dtype=bool))
+        penalised = np.tile(~constraints.required.ravel(), 2).astype(np.float64)
+        self.l1_weights = l1 * torch.from_numpy(penalised)
+        half = [(0.0, None) if edge else (0.0, 0.0) for edge in constraints.allowed.ravel()]
+        self.bounds = [*half, *half, *[(None, None)] * (len(self.start) - 2 * n * n)]
 
     def weights(self, flat: Tensor) -> Tensor:
-        """(n, n) A, from the flat vector."""
+        """Return A (n, n) of the flat vector."""
         positive, negative = flat[: 2 * self.n**2].reshape(2, self.n, self.n)
         return positive - negative
 
     def squared_errors(self, flat: Tensor) -> Tensor:
-        """(n,) mean squared error of each label predicted from the others: l_u of Eq. 11 is their sum."""
+        """Return the mean squared error of each label, (n,); l_u of Eq. 11 is their sum."""
         sizes = [int(np.prod(shape)) for shape in self.shapes]
-        intercept, *net = (p.reshape(shape) for p, shape in zip(flat[2 * self.n**2 :].split(sizes), self.shapes, strict=True))
+        intercept, *network = (
+            tensor.reshape(shape)
+            for tensor, shape in zip(flat[2 * self.n**2 :].split(sizes), self.shapes, strict=True)
+        )
         weights = self.weights(flat)
-        if net:
-            first, bias, last = net
+        if network:
+            first, bias, last = network
             masked = torch.einsum("bj,ji,ijh->bih", self.inputs, weights, first)
             predicted = torch.einsum("bih,ih->bi", torch.tanh(masked + bias), last)
         else:
             predicted = self.inputs @ weights
         predicted = predicted + intercept
-        return ((self.targets - torch.where(self.binary, torch.sigmoid(predicted), predicted)) ** 2).mean(0)
+        means = torch.where(self.binary, torch.sigmoid(predicted), predicted)
+        return ((self.targets - means) ** 2).mean(0)
 
     def objective(self, flat: Tensor, multiplier: float, penalty: float) -> Tensor:
-        cycles = polynomial(self.weights(flat))
+        """Return squared errors + l1 |A| + decay + multiplier H + penalty / 2 H^2."""
+        h = polynomial(self.weights(flat))
         split = 2 * self.n**2
-        decay = 0.01 * (flat[split + self.n :] ** 2).sum()  # keeps the networks from taking over the scale that A gives up
-        return self.squared_errors(flat).sum() + self.tax @ flat[:split] + decay + multiplier * cycles + penalty / 2 * cycles**2
+        decay = WEIGHT_DECAY * (flat[split + self.n :] ** 2).sum()
+        return (
+            self.squared_errors(flat).sum()
+            + self.l1_weights @ flat[:split]
+            + decay
+            + multiplier * h
+            + penalty / 2 * h**2
+        )
 
-    def minimise(self, start: np.ndarray, multiplier: float, penalty: float, steps: int) -> np.ndarray:
+    def minimise(
+        self, start: np.ndarray, multiplier: float, penalty: float, steps: int
+    ) -> np.ndarray:
+        """Return the minimum of the objective by L-BFGS-B."""
+
         def value_and_gradient(point: np.ndarray) -> tuple[float, np.ndarray]:
             flat = torch.from_numpy(point).requires_grad_()
             value = self.objective(flat, multiplier, penalty)
             (gradient,) = torch.autograd.grad(value, flat)
             return float(value.detach()), gradient.numpy()
 
-        return minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=self.bounds, options={"maxiter": steps}).x
+        return minimize(
+            value_and_gradient,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=self.bounds,
+            options={"maxiter": steps},
+        ).x
 
 
 def lagrangian(
@@ -104,69 +150,77 @@ def lagrangian(
     rounds: int = 40,
     steps: int = 200,
 ) -> Discovery:
-    """Minimise E ||u - f(A^T u)||^2 + l1 |A| subject to H(A) = 0, from A = 0; an edge's weight is that of A over standardised labels.
+    """Minimise E ||u - f(A^T u)||^2 + l1 |A| subject to H(A) = 0, from A = 0.
 
-    `Discovery.cost` is the share of each variable's variance left unexplained.
+    The weights of the graph are A over standardised labels; `cost` is the fraction of each
+    variable's variance left unexplained.
 
     Arguments:
-        columns: (N, n); continuous ones are standardised, binary ones go through the logistic function.
+        columns: (N, n), continuous (standardised) or binary (through the logistic function).
         knowledge: required and forbidden edges and tiers.
-        samples: at most this many random rows are used.
-        mechanism: "linear" (Eq. 11) or "mlp", a network of the masked parents per variable (Eq. 2).
+        samples: maximum number of random rows used.
+        mechanism: "linear" (Eq. 11) or "mlp", a network of the masked parents (Eq. 2).
         hidden: units of such a network.
-        threshold: weaker edges are dropped; what cycles remain lose their weakest edge.
-        tolerance: of H(A), at which the constraint counts as met.
-        rounds: most times the multiplier is raised.
-        steps: most quasi-Newton steps each time.
+        l1: weight of the l1 penalty.
+        threshold: weaker edges are dropped; remaining cycles lose their weakest edge.
+        tolerance: of H(A), at which the constraint counts as satisfied.
+        rounds: maximum number of multiplier updates.
+        steps: maximum number of L-BFGS-B steps per round.
     """
     started = time.perf_counter()
     if mechanism not in MECHANISMS:
         raise UsageError(f"mechanism={mechanism!r} is not one of {', '.join(MECHANISMS)}.")
-    if "categorical" in kinds:
-        raise DataError(f"method 'lagrangian' cannot use the categorical column {names[list(kinds).index('categorical')]!r}; leave it out.")
+    check_no_categorical("lagrangian", names, kinds, "notears-mlp")
     table = random_rows(columns, samples, seed)
     binary = np.array([kind == "binary" for kind in kinds])
     codes = (table - columns.min(axis=0)) / (columns.max(axis=0) - columns.min(axis=0))
     scaled = standardise(table)
     inputs, targets = np.where(binary, 2.0 * codes - 1.0, scaled), np.where(binary, codes, scaled)
-    allowed = Knowledge.of(knowledge).over(names)
-    arrays = (torch.from_numpy(array) for array in (inputs, targets, binary))
-    fit = Fit(*arrays, l1=l1, hidden=hidden if mechanism == "mlp" else 0, seed=seed, allowed=allowed)
-    path = [torch.from_numpy(flat) for flat in _constrained_minimum(fit, tolerance, rounds, steps)]
-    flat = path[-1]
-    graph = CausalGraph(tuple(names), allowed.acyclic(fit.weights(flat).numpy(), threshold))
-    share = fit.squared_errors(flat).numpy() / targets.var(axis=0)
+    constraints = Knowledge.parse(knowledge).constraints(names)
+    regression = LabelRegression(
+        *(torch.from_numpy(array) for array in (inputs, targets, binary)),
+        l1=l1,
+        hidden=hidden if mechanism == "mlp" else 0,
+        seed=seed,
+        constraints=constraints,
+    )
+    path = [torch.from_numpy(p) for p in _constrained_minimum(regression, tolerance, rounds, steps)]
+    weights = constraints.to_dag(regression.weights(path[-1]).numpy(), threshold)
+    graph = CausalGraph(tuple(names), weights)
+    unexplained = regression.squared_errors(path[-1]).numpy() / targets.var(axis=0)
     order = tuple(graph.topological_order)
     return Discovery(
         graph=graph,
         order=order,
-        cost=tuple(float(share[graph.index(name)]) for name in order),
+        cost=tuple(float(unexplained[graph.index(name)]) for name in order),
         method="lagrangian",
         seconds=time.perf_counter() - started,
         assumptions=ASSUMPTIONS,
         ambiguous=[],
-        history=tuple(fit.weights(point).numpy() for point in path),
-        notes=unsettled(columns, names, kinds),
+        history=tuple(regression.weights(point).numpy() for point in path),
+        notes=collinearity_notes(columns, names, kinds),
     )
 
 
-def _constrained_minimum(fit: Fit, tolerance: float, rounds: int, steps: int) -> list[np.ndarray]:
-    """Raise the penalty tenfold until H falls to a quarter, then the multiplier; stop when H is within the tolerance.
+def _constrained_minimum(
+    regression: LabelRegression, tolerance: float, rounds: int, steps: int
+) -> list[np.ndarray]:
+    """Return the start and the minimum of every round; the last is the solution.
 
-    Returns the start and the minimum of every round, the last of which is the answer.
+    A round raises the penalty tenfold until H falls to a quarter, then updates the multiplier.
     """
-    flat, multiplier, penalty, cycles = fit.start, 0.0, 1.0, np.inf
+    flat, multiplier, penalty, h = regression.start, 0.0, 1.0, np.inf
     path = [flat]
     for _ in range(rounds):
         while True:
-            found = fit.minimise(flat, multiplier, penalty, steps)
-            now = float(polynomial(fit.weights(torch.from_numpy(found))))
-            if now <= 0.25 * cycles or penalty >= 1e16:
+            candidate = regression.minimise(flat, multiplier, penalty, steps)
+            candidate_h = float(polynomial(regression.weights(torch.from_numpy(candidate))))
+            if candidate_h <= 0.25 * h or penalty >= 1e16:
                 break
             penalty *= 10.0
-        flat, cycles = found, now
+        flat, h = candidate, candidate_h
         path.append(flat)
-        multiplier += penalty * cycles
-        if cycles <= tolerance or penalty >= 1e16:
+        multiplier += penalty * h
+        if h <= tolerance or penalty >= 1e16:
             break
     return path

@@ -1,13 +1,13 @@
-"""The one call to every graph learner."""
+"""`discover`, the one function that calls every discovery method."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from intervae.discovery.base import Discovery, read_table
-from intervae.discovery.bridges import causal_learn_ges, causal_learn_pc
+from intervae.discovery.causal_learn import causal_learn_ges, causal_learn_pc
 from intervae.discovery.dagma import dagma, dagma_mlp
 from intervae.discovery.ges import ges, ges_generalised
 from intervae.discovery.independence import independence
@@ -27,7 +27,26 @@ METHODS: dict[str, Callable[..., Discovery]] = {
     "causal-learn-pc": causal_learn_pc,
     "causal-learn-ges": causal_learn_ges,
 }
-"""Name -> learner(columns (N, n) float64, names, kinds, *, seed, and its own settings)."""
+"""Name -> function(columns (N, n) float64, names, kinds, *, seed, and its own settings)."""
+
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "independence": {
+        "evidence": "evidence_threshold",
+        "fee": "edge_penalty",
+        "worse": "error_tolerance",
+    },
+    "ges": {"price": "penalty"},
+}
+"""Method -> settings of earlier versions, old name -> new name."""
+
+
+def method_settings(method: str) -> list[str]:
+    """Return the names of the settings that a method of `METHODS` takes."""
+    return [
+        name
+        for name, parameter in inspect.signature(METHODS[method]).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and name != "seed"
+    ]
 
 
 def discover(
@@ -39,25 +58,30 @@ def discover(
     seed: int = 0,
     **settings: Any,
 ) -> Discovery:
-    """Find the causal graph of the columns of a table, with no order known.
+    """Learn the causal graph of the columns of a table.
 
     Arguments:
         table: (N, n) array, tensor or DataFrame, one row per sample.
         method: a name in `METHODS`.
-        names: one per column; a DataFrame brings its own.
-        kinds: "continuous", "binary" or "categorical" per column; told from the values when not given.
-        seed: which rows are drawn, and any other chance the method uses; same seed, same answer.
-        settings: the method's own, such as samples=500 or resolution=0.02, and knowledge= of required and forbidden edges and tiers; a misspelt
-            one is refused.
+        names: one per column; by default those of the DataFrame.
+        kinds: "continuous", "binary" or "categorical" per column; inferred by default.
+        seed: of the rows that are drawn and of initial weights.
+        settings: the method's own, such as samples=500, and knowledge= of required and forbidden
+            edges and tiers.
     """
     if method not in METHODS:
         raise unknown("discovery method", method, METHODS)
-    learner = METHODS[method]
-    known = [name for name, parameter in inspect.signature(learner).parameters.items() if parameter.kind is parameter.KEYWORD_ONLY and name != "seed"]
+    allowed = method_settings(method)
     for name in settings:
-        if name == "knowledge" and name not in known:
-            raise UsageError(f"method {method!r} takes no prior knowledge; use 'ges', or any other method but this one.")
-        if name not in known:
-            raise unknown(f"setting of {method!r}", name, known)
-    columns, checked, variable_kinds = read_table(table, names, kinds)
-    return learner(columns, checked, variable_kinds, seed=seed, **settings)
+        if name == "knowledge" and name not in allowed:
+            raise UsageError(
+                f"method {method!r} takes no prior knowledge; use 'ges' or another method."
+            )
+        if name in RENAMED.get(method, {}):
+            raise UsageError(
+                f"setting {name!r} of {method!r} is now called {RENAMED[method][name]!r}."
+            )
+        if name not in allowed:
+            raise unknown(f"setting of {method!r}", name, allowed)
+    columns, names, variable_kinds = read_table(table, names, kinds)
+    return METHODS[method](columns, names, variable_kinds, seed=seed, **settings)

@@ -1,4 +1,7 @@
-"""Beyond the paper: the temporal causal-prior VAE on Sprites, animated characters (Li and Mandt 2018); what is learned and what is not."""
+"""Experiment: the temporal causal-prior VAE on Sprites, animated characters (Li and Mandt 2018).
+
+Not in the paper.
+"""
 
 from __future__ import annotations
 
@@ -15,89 +18,119 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from intervae import figures
-from intervae.data.base import Dataset, Split
-from intervae.experiments.base import Experiment, Numbers, Train
-from intervae.models.temporal_causal_prior_vae import TemporalCausalPriorVAE
+from intervae.data import Dataset, Split
+from intervae.experiments.base import Experiment, MetricKey, Numbers
+from intervae.experiments.jobs import Train
+from intervae.models.base import Model
 
-GIVEN = 3  # frames from which the others are foreseen
-READ_ON = 2000  # training clips off which a reader of labels learns
-SHOWN_CLIPS = 4
+GIVEN = 3  # frames from which the others are predicted
+CLASSIFIER_CLIPS = 2000  # training clips of the label classifiers
+FIGURE_CLIPS = 4
 
 
 @dataclass(frozen=True)
-class Characters(Train):
-    """Train on animated characters; foresee frames, and read what is known of the character off the latents."""
+class SpritesTraining(Train):
+    """Train on animated characters; predict frames, and classify labels from the latents."""
 
     def run(self, seed: int, device: str, folder: Path) -> Numbers:
         data = self.load()
         model, seconds = self.train(data, seed, device, folder)
-        assert isinstance(model, TemporalCausalPriorVAE)
-        numbers = {"train_seconds": seconds, "edges": float(model.fixed.sum()), **foresight(model, data), **readable(model, data)}
-        draw(model, data, folder / "figures")
+        numbers = {
+            "train_seconds": seconds,
+            "edges": float(model.fixed.sum()),
+            **prediction_metrics(model, data),
+            **label_metrics(model, data),
+        }
+        draw_figure(model, data, folder / "figures")
         return numbers
 
 
-def foresight(model: TemporalCausalPriorVAE, data: Dataset) -> Numbers:
-    """Mean squared pixel errors on clips of unseen characters: of the frames foreseen from the first GIVEN, of copying the last of these, and of
-    encoding and decoding the true frame. In all, by step, and by action."""
-    sums: dict[str, list[torch.Tensor]] = {}
-    for part in data.test.chunks():
-        clips = part.images.float() / 255
-        known, wanted = clips[:, :GIVEN], clips[:, GIVEN:]
-        guesses = {
-            "extrapolation_mse": model.extrapolate(known, wanted.shape[1]).cpu(),
-            "copy_mse": known[:, -1:].expand_as(wanted),
+def prediction_metrics(model: Model, data: Dataset) -> Numbers:
+    """Mean squared pixel errors on test clips, beside two references; overall, by step, by action.
+
+    The references are a copy of the last given frame, and the reconstruction of the true frame.
+    """
+    chunks: dict[str, list[torch.Tensor]] = {}
+    for chunk in data.test.chunks():
+        clips = chunk.images.float() / 255
+        history, truth = clips[:, :GIVEN], clips[:, GIVEN:]
+        predictions = {
+            "extrapolation_mse": model.extrapolate(history, truth.shape[1]).cpu(),
+            "copy_mse": history[:, -1:].expand_as(truth),
             "truth_mse": model.reconstruct(clips)[:, GIVEN:].cpu(),
         }
-        for name, guess in guesses.items():
-            sums.setdefault(name, []).append((guess - wanted).square().mean((2, 3, 4)))
+        for name, prediction in predictions.items():
+            chunks.setdefault(name, []).append((prediction - truth).square().mean((2, 3, 4)))
     actions = data.test.labels[:, data.names.index("action")].numpy().astype(int)
-    words = data.variables[data.names.index("action")].categories
+    categories = data.variables[data.names.index("action")].categories
     numbers: Numbers = {}
-    for name, parts in sums.items():
-        errors = torch.cat(parts).numpy()  # (N, steps)
+    for name, values in chunks.items():
+        errors = torch.cat(values).numpy()  # (N, steps)
         numbers[name] = float(errors.mean())
-        numbers |= {f"{name}|step {step + 1}": float(errors[:, step].mean()) for step in range(errors.shape[1])}
-        numbers |= {f"{name}|{word}": float(errors[actions == code].mean()) for code, word in enumerate(words)}
+        numbers |= {
+            MetricKey(name, f"step {step + 1}"): float(errors[:, step].mean())
+            for step in range(errors.shape[1])
+        }
+        numbers |= {
+            MetricKey(name, category): float(errors[actions == code].mean())
+            for code, category in enumerate(categories)
+        }
     return numbers
 
 
-def readable(model: TemporalCausalPriorVAE, data: Dataset) -> Numbers:
-    """How often each label of an unseen character's clip is read rightly, by logistic regression, off the latents of the first window of
-    frames, and off the numbers of the still picture; and how often the commonest category is right."""
-    rows = np.sort(np.random.default_rng(0).permutation(len(data.train))[:READ_ON])  # the clips are stored action by action
-    first, then = data.train[rows], data.test
-    codes, d = [codes_of(model, split) for split in (first, then)], len(model.fixed)
+def label_metrics(model: Model, data: Dataset) -> Numbers:
+    """Test accuracy of each label by logistic regression on the latents of the first window.
+
+    `read_off_frames` on the latents of the frames, `read_off_still` on the background code,
+    `by_chance` of the most frequent category.
+    """
+    # random rows, since clips are stored by action
+    rows = np.sort(np.random.default_rng(0).permutation(len(data.train))[:CLASSIFIER_CLIPS])
+    train, test, d = data.train[rows], data.test, len(model.fixed)
+    codes_train, codes_test = (encode_split(model, split) for split in (train, test))
     numbers: Numbers = {}
     for column, name in enumerate(data.names):
-        labels = [split.labels[:, column].numpy().astype(int) for split in (first, then)]
-        common = np.bincount(labels[0]).argmax()
-        numbers[f"by_chance|{name}"] = float((labels[1] == common).mean())
-        for what, part in (("read_off_frames", slice(0, d)), ("read_off_still", slice(d, None))):
-            reader = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
+        labels_train, labels_test = (
+            split.labels[:, column].numpy().astype(int) for split in (train, test)
+        )
+        most_frequent = np.bincount(labels_train).argmax()
+        numbers[MetricKey("by_chance", name)] = float((labels_test == most_frequent).mean())
+        for metric, columns in (
+            ("read_off_frames", slice(0, d)),
+            ("read_off_still", slice(d, None)),
+        ):
+            classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                reader.fit(codes[0][:, part], labels[0])
-            numbers[f"{what}|{name}"] = float(reader.score(codes[1][:, part], labels[1]))
+                classifier.fit(codes_train[:, columns], labels_train)
+            score = classifier.score(codes_test[:, columns], labels_test)
+            numbers[MetricKey(metric, name)] = float(score)
     return numbers
 
 
-def codes_of(model: TemporalCausalPriorVAE, split: Split) -> np.ndarray:
-    return torch.cat([model.encode(part.images)[..., 0].cpu() for part in split.chunks()]).numpy()
+def encode_split(model: Model, split: Split) -> np.ndarray:
+    """Latents (N, n) of all clips of a split."""
+    chunks = [model.encode(chunk.images)[..., 0].cpu() for chunk in split.chunks()]
+    return torch.cat(chunks).numpy()
 
 
-def draw(model: TemporalCausalPriorVAE, data: Dataset, out: Path) -> None:
-    """Clips of unseen characters: what follows their first frames, above the truth."""
-    out.mkdir(parents=True, exist_ok=True)
-    rows = np.linspace(0, len(data.test) - 1, SHOWN_CLIPS).round().astype(int)
-    clips = data.test[rows].images.float() / 255
-    made = model.extrapolate(clips[:, :GIVEN], clips.shape[1] - GIVEN).cpu()
-    lines = []
-    for clip, after in zip(clips, made, strict=True):
-        lines.append(figures.ClipRow("model", torch.cat([clip[:GIVEN], after]), made=len(after)))
-        lines.append(figures.ClipRow("truth", clip))
-    heads = [*(f"given {t + 1}" for t in range(GIVEN)), *(f"+{t + 1}" for t in range(clips.shape[1] - GIVEN))]
-    figures.clip_rows(out / "extrapolation.png", lines, heads=heads, pairs=2)
+def draw_figure(model: Model, data: Dataset, folder: Path) -> None:
+    """Draw extrapolation.png: predicted frames of test clips above the true ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = np.linspace(0, len(data.test) - 1, FIGURE_CLIPS).round().astype(int)
+    clips = data.test[numbers].images.float() / 255
+    predicted = model.extrapolate(clips[:, :GIVEN], clips.shape[1] - GIVEN).cpu()
+    rows = []
+    for clip, after in zip(clips, predicted, strict=True):
+        rows.append(
+            figures.ClipRow("model", torch.cat([clip[:GIVEN], after]), generated=len(after))
+        )
+        rows.append(figures.ClipRow("truth", clip))
+    heads = [
+        *(f"given {t + 1}" for t in range(GIVEN)),
+        *(f"+{t + 1}" for t in range(clips.shape[1] - GIVEN)),
+    ]
+    figures.clip_rows(folder / "extrapolation.png", rows, heads=heads, pairs=2)
 
 
 _SETTINGS: dict[str, Any] = {
@@ -127,15 +160,15 @@ _COLUMNS = ("extrapolation_mse", "copy_mse", "truth_mse", "edges", "train_second
 CAUSAL_PRIOR_SPRITES = Experiment(
     "causal-prior-sprites",
     "The temporal causal-prior VAE on animated characters (Sprites)",
-    (Characters("sprites", "temporal-causal-prior-vae", {"size": 32}, _SETTINGS),),
+    (SpritesTraining("sprites", "temporal-causal-prior-vae", {"size": 32}, _SETTINGS),),
     seeds=3,
     shown=(*_COLUMNS, "read_off_frames", "read_off_still", "by_chance"),
     columns=_COLUMNS,
-    notes="Clips of 8 frames, characters of the test split never seen; the equations run over 3 frames of 8 latents, and the still picture is "
-    "each pixel's middle value over the frames. Squared errors of pixels in [0, 1], means over pixels: `extrapolation_mse` of frames 4 to "
-    "8 foreseen from the first 3, `copy_mse` of showing the third again, `truth_mse` of encoding and decoding the true frames. "
-    "`read_off_frames`: how often a label is read rightly off the latents of the first three frames by a logistic regression, "
-    "`read_off_still`: off the numbers of the still picture, `by_chance`: the commonest category.",
+    notes=("causal-prior-sprites",),
     pictures=("extrapolation",),
-    quick=(Characters("sprites", "temporal-causal-prior-vae", {"size": 16, "samples": 3000}, _QUICK),),
+    quick=(
+        SpritesTraining(
+            "sprites", "temporal-causal-prior-vae", {"size": 16, "samples": 3000}, _QUICK
+        ),
+    ),
 )

@@ -1,4 +1,4 @@
-"""CMCL on digits that a column turns or shifts (Mao et al. 2022, sec. 4.2 and App. E.3, Figs. 4 and 6): the edge, and what do() draws.
+"""CMCL on rotated and shifted digits (Mao et al. 2022, sec. 4.2 and App. E.3, Figs. 4 and 6).
 
 intervae reproduce cmcl-mnist [--only shift] [--quick]
 """
@@ -13,131 +13,164 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.stats import spearmanr
+from torch import Tensor
 
 from intervae import figures
-from intervae.data.base import Dataset
+from intervae.data import Dataset
 from intervae.data.simulators.moved_digits import DIGITS, MovedDigits
-from intervae.experiments.base import Experiment, Numbers, Train, copy_pictures
-from intervae.models.base import ask
-from intervae.models.cmcl_directions import margin
-from intervae.models.cmcl_queries import CrossModalQueries
-from intervae.models.heat_maps import link
+from intervae.discovery.edge_directions import direction_margin
+from intervae.experiments.base import Experiment, MetricKey, Numbers
+from intervae.experiments.jobs import Train
+from intervae.experiments.write import copy_pictures
+from intervae.models.base import Model
+from intervae.models.batches import query_split
+from intervae.models.heat_maps import link_column
 from intervae.report import write_figures
 
-VALUES = 10  # that the column is set to, over its range
-SHUFFLES = 10  # of a latent's rows, for what the column's density alone says
+VALUES = 10  # of do(), over the range of the column
+SHUFFLES = 10  # of the rows of a latent, for the margin by chance
 
 
 @dataclass(frozen=True)
-class Moved(Train):
-    """Train on moved digits, each seed with other pictures of them; ask which way the edge goes, and measure the movement in pictures of do()."""
+class TrainOnMovedDigits(Train):
+    """Train on moved digits, each seed with other images; score the edge and images under do()."""
 
     def run(self, seed: int, device: str, folder: Path) -> Numbers:
         data = replace(self, options={**self.options, "first": seed + 1, "seed": seed + 100}).load()
         model, seconds = self.train(data, seed, device, folder)
-        assert isinstance(model, CrossModalQueries)
         write_figures(model, data, folder)
         draw_digits(model, data, folder / "figures" / "do.png")
-        return {"train_seconds": seconds, **edges(model, data), **margins(model, data, seed), **movements(model, data)}
+        return {
+            "train_seconds": seconds,
+            **edge_numbers(model, data),
+            **margin_numbers(model, data, seed),
+            **movement_numbers(model, data),
+        }
 
 
-# ---- numbers --------------------------------------------------------------------------------------------------------
-def edges(model: CrossModalQueries, data: Dataset) -> Numbers:
-    """How many latents each column causes and is caused by; `edge_right` is 1 where it causes one at least and no latent causes it."""
+# ---- scores --------------------------------------------------------------------------------------
+def edge_numbers(model: Model, data: Dataset) -> Numbers:
+    """Number of latents that each column causes and is caused by.
+
+    `edge_right` is 1 for a column that causes a latent and is caused by none.
+    """
     numbers: Numbers = {}
     latents, graph = set(model.latent_names), model.graph
     for column in data.names:
         caused = len(latents & set(graph.children(column)))
         causing = len(latents & set(graph.parents(column)))
-        found = {"edge_right": float(caused > 0 and causing == 0), "latents_caused": float(caused), "latents_causing": float(causing)}
-        numbers |= {f"{name}|{column}": value for name, value in found.items()}
+        counts = {
+            "edge_right": float(caused > 0 and causing == 0),
+            "latents_caused": float(caused),
+            "latents_causing": float(causing),
+        }
+        numbers |= {MetricKey(name, column): value for name, value in counts.items()}
     return numbers
 
 
-def margins(model: CrossModalQueries, data: Dataset, seed: int) -> Numbers:
-    """Nats for column -> latent on training rows, of the latent that goes with the column, and of the same latent with its rows exchanged.
+def margin_numbers(model: Model, data: Dataset, seed: int) -> Numbers:
+    """Direction margin of the column and its latent on training rows, and with shuffled rows.
 
-    The second is what the column's own density says: a uniform column looks like a cause of anything, so `edge_right` alone shows little. Only what
-    the first has beyond it comes from the relation of the two.
+    The second is due to the density of the column alone: a uniform column looks like a cause.
     """
-    world = data.simulator
-    assert isinstance(world, MovedDigits)
-    column = data.train.labels[:, data.names.index(world.column)].double().cpu().numpy()
-    place = model.latent_names.index(link(model, data, world.column).latent)
-    latent = ask(model, "encode", data.train)[:, place, 0].double().numpy()
+    simulator = _simulator(data)
+    column = data.train.labels[:, data.names.index(simulator.column)].double().cpu().numpy()
+    latent = _linked_latent(model, data, query_split(model, "encode", data.train)).double().numpy()
     rng = np.random.default_rng(seed)
-    shuffled = [margin(column, rng.permutation(latent)) for _ in range(SHUFFLES)]
-    return {"direction_margin": margin(column, latent), "direction_margin_shuffled": float(np.mean(shuffled))}
-
-
-def movements(model: CrossModalQueries, data: Dataset) -> Numbers:
-    """Of every test picture under every value: rank correlation of the measured movement with the value, and its distance from the true one.
-
-    `do_spearman` is over all pictures and values together, `_per_picture` the mean over pictures. A picture in which no movement can be measured
-    (one grey) is left out and counted in `do_blank`. `truth_spearman` is what the simulator's own pictures of do() score.
-    """
-    world, part = data.simulator, data.test
-    assert isinstance(world, MovedDigits)
-    values = np.linspace(*world.range, VALUES)
-    shape, exogenous = part.fields["latents"][:, 1].cpu(), part.fields["exogenous"].cpu().numpy()
-    size = data.spec.image_shape[-1]
-    made = np.stack([world.measure(model.counterfactual(part.images, {world.column: float(v)}).cpu(), shape) for v in values])  # (values, N)
-    true = np.stack([world.measure(world.counterfactual(exogenous, {world.column: float(v)}, size=size)[0], shape) for v in values])
-    there = np.isfinite(made)
-    wanted = np.broadcast_to(world.movement(values)[:, None], made.shape)
-    asked = np.broadcast_to(values[:, None], made.shape)
-    unchanged = world.measure(part.images.cpu(), shape)
+    shuffled = [direction_margin(column, rng.permutation(latent)) for _ in range(SHUFFLES)]
     return {
-        "do_spearman": rank_correlation(asked[there], made[there]),
-        "do_spearman_per_picture": float(np.mean([rank_correlation(values[ok], row[ok]) for row, ok in zip(made.T, there.T, strict=True)])),
-        "do_error": float(np.abs(made - wanted)[there].mean()) if there.any() else 0.0,
-        "unchanged_error": float(np.nanmean(np.abs(unchanged - wanted))),
-        "truth_spearman": rank_correlation(asked.ravel(), true.ravel()),
-        "do_blank": float((~there).mean()),
-        "latent_spearman": _read_off(model, data),
-        "reconstruction_pixel_mae": float((model.reconstruct(part.images).cpu() - part.images.cpu().float() / 255).abs().mean()),
+        "direction_margin": direction_margin(column, latent),
+        "direction_margin_shuffled": float(np.mean(shuffled)),
     }
 
 
-def _read_off(model: CrossModalQueries, data: Dataset) -> float:
-    """Absolute rank correlation of the column with the latent that goes with it, on test pictures."""
-    world = data.simulator
-    assert isinstance(world, MovedDigits)
-    place = model.latent_names.index(link(model, data, world.column).latent)
-    latents = model.encode(data.test.images)[:, place, 0].cpu().numpy()
-    return abs(rank_correlation(data.test.labels[:, data.names.index(world.column)].cpu().numpy(), latents))
+def movement_numbers(model: Model, data: Dataset) -> Numbers:
+    """Movement measured in test images under do(): rank correlation with the value, and error.
+
+    `do_spearman` is over all images and values, `do_spearman_per_picture` the mean over images.
+    Images without a measurable movement are left out and counted in `do_blank`. `truth_spearman`
+    is the score of the simulator's own images.
+    """
+    simulator, rows = _simulator(data), data.test
+    column, size = simulator.column, data.spec.image_shape[-1]
+    values = np.linspace(*simulator.range, VALUES)
+    shape, exogenous = rows.fields["latents"][:, 1].cpu(), rows.fields["exogenous"].cpu().numpy()
+    measured, true = [], []
+    for value in values:
+        do = {column: float(value)}
+        measured.append(simulator.measure(model.counterfactual(rows.images, do).cpu(), shape))
+        true_images, _ = simulator.counterfactual(exogenous, do, size=size)
+        true.append(simulator.measure(true_images, shape))
+    movements = np.stack(measured)  # (values, N)
+    valid = np.isfinite(movements)
+    expected = np.broadcast_to(simulator.movement(values)[:, None], movements.shape)
+    set_values = np.broadcast_to(values[:, None], movements.shape)
+    per_image = [
+        rank_correlation(values[ok], row[ok]) for row, ok in zip(movements.T, valid.T, strict=True)
+    ]
+    unchanged = simulator.measure(rows.images.cpu(), shape)
+    reconstructed = model.reconstruct(rows.images).cpu()
+    labels = rows.labels[:, data.names.index(column)].cpu().numpy()
+    latent = _linked_latent(model, data, model.encode(rows.images)).cpu().numpy()
+    return {
+        "do_spearman": rank_correlation(set_values[valid], movements[valid]),
+        "do_spearman_per_picture": float(np.mean(per_image)),
+        "do_error": float(np.abs(movements - expected)[valid].mean()) if valid.any() else 0.0,
+        "unchanged_error": float(np.nanmean(np.abs(unchanged - expected))),
+        "truth_spearman": rank_correlation(set_values.ravel(), np.stack(true).ravel()),
+        "do_blank": float((~valid).mean()),
+        "latent_spearman": abs(rank_correlation(labels, latent)),
+        "reconstruction_pixel_mae": float(
+            (reconstructed - rows.images.cpu().float() / 255).abs().mean()
+        ),
+    }
+
+
+def _simulator(data: Dataset) -> MovedDigits:
+    assert isinstance(data.simulator, MovedDigits)
+    return data.simulator
+
+
+def _linked_latent(model: Model, data: Dataset, latents: Tensor) -> Tensor:
+    """(N,) of latents (N, m, 1): the one linked to the column that moves the digits."""
+    latent = link_column(model, data, _simulator(data).column).latent
+    return latents[:, model.latent_names.index(latent), 0]
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's; 0 where one of them is constant, as the pictures are where do() changes nothing."""
-    return float(spearmanr(a, b).statistic) if len(a) > 1 and np.ptp(a) > 0 and np.ptp(b) > 0 else 0.0
+    """Spearman correlation; 0 where one of them is constant."""
+    if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return 0.0
+    return float(spearmanr(a, b).statistic)
 
 
-# ---- pictures -------------------------------------------------------------------------------------------------------
-def draw_digits(model: CrossModalQueries, data: Dataset, path: Path) -> None:
-    """Figs. 4 and 6: one test picture of each digit, then the same under do() of ten values."""
-    world = data.simulator
-    assert isinstance(world, MovedDigits)
-    values = np.linspace(*world.range, VALUES)
+# ---- figure --------------------------------------------------------------------------------------
+def draw_digits(model: Model, data: Dataset, path: Path) -> None:
+    """Draw a test image of each digit and the same under do() of ten values (Figs. 4 and 6)."""
+    simulator = _simulator(data)
+    values = np.linspace(*simulator.range, VALUES)
     digits = data.test.labels[:, data.names.index("digit")].cpu()
     rows = []
     for digit in range(DIGITS):
-        having = (digits == digit).nonzero()[:, 0]
-        if not len(having):
+        indices = (digits == digit).nonzero()[:, 0]
+        if not len(indices):
             continue
-        picture = data.test.images[having[:1]]
-        after = torch.cat([model.counterfactual(picture, {world.column: float(v)}).cpu() for v in values])
-        rows.append(figures.ClipRow(str(digit), torch.cat([picture.cpu().float() / 255, after]), made=VALUES))
-    title = f"Each digit under do({world.column} = ...), read off its picture alone"
-    figures.clip_rows(path, rows, heads=["picture", *(f"{v:.1f}" for v in values)], title=title)
+        image = data.test.images[indices[:1]]
+        generated = [
+            model.counterfactual(image, {simulator.column: float(v)}).cpu() for v in values
+        ]
+        clips = torch.cat([image.cpu().float() / 255, *generated])
+        rows.append(figures.ClipRow(str(digit), clips, generated=VALUES))
+    title = f"Each digit under do({simulator.column} = ...), inferred from its image alone"
+    figures.clip_rows(path, rows, heads=["image", *(f"{v:.1f}" for v in values)], title=title)
 
 
-# ---- the table ------------------------------------------------------------------------------------------------------
+# ---- experiment ----------------------------------------------------------------------------------
 PICTURES = ("angle", "offset", "offset-bent")
 SETTINGS: dict[str, Any] = {
-    "latents": 2,  # one for each column: a third is not needed, as there is one picture of each digit
+    "latents": 2,  # one per column
     "network": "mlp",
-    "contrast": False,  # it needs columns that are effects, and there are none
+    "contrast": False,  # no column is an effect
     "likelihood": "gaussian",
     "scale": 0.2,
     "annealing": 0.7,
@@ -145,7 +178,14 @@ SETTINGS: dict[str, Any] = {
     "learning_rate": 2e-3,
     "epochs": 400,
 }
-_SHOWN = ("do_spearman", "do_spearman_per_picture", "truth_spearman", "do_error", "unchanged_error", "latent_spearman")
+_SHOWN = (
+    "do_spearman",
+    "do_spearman_per_picture",
+    "truth_spearman",
+    "do_error",
+    "unchanged_error",
+    "latent_spearman",
+)
 _MARGINS = ("direction_margin", "direction_margin_shuffled")
 _DATA: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("mnist-rotation", "angle", {}),
@@ -154,30 +194,32 @@ _DATA: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 
 
-def _jobs(options: dict[str, Any], settings: dict[str, Any], suffix: str = "") -> tuple[Moved, ...]:
-    return tuple(Moved(data, "cmcl", {**options, **own}, settings, f"{column}{suffix}") for data, column, own in _DATA)
+def _jobs(
+    options: dict[str, Any], settings: dict[str, Any], suffix: str = ""
+) -> tuple[TrainOnMovedDigits, ...]:
+    return tuple(
+        TrainOnMovedDigits(data, "cmcl", {**options, **own}, settings, f"{column}{suffix}")
+        for data, column, own in _DATA
+    )
 
 
 CMCL_MNIST = Experiment(
     "cmcl-mnist",
-    "CMCL on turned and shifted digits",
+    "CMCL on rotated and shifted digits",
     (*_jobs({}, SETTINGS), *_jobs({}, {**SETTINGS, "latents": 10}, " with 10 latents")),
     seeds=5,
-    shown=("edge_right", "latents_caused", "latents_causing", *_MARGINS, *_SHOWN, "do_blank", "reconstruction_pixel_mae", "train_seconds"),
+    shown=(
+        "edge_right",
+        "latents_caused",
+        "latents_causing",
+        *_MARGINS,
+        *_SHOWN,
+        "do_blank",
+        "reconstruction_pixel_mae",
+        "train_seconds",
+    ),
     columns=(*_SHOWN, *_MARGINS),
-    notes="One MNIST picture of each digit, 1,000 samples (700 to train on, 200 to test), 28 x 28; columns `angle` (or `offset`) and `digit`. "
-    "Two latents, and beside them the paper's ten. The angle a in 0 to 10 turns a digit by 0.9 a^2 + N(0, 1) degrees; the offset v in -5 to 5 "
-    "shifts it down by v + N(0, 2) pixels, `bent` by 6 tanh(v / 3) + N(0, 2): the theory asks for a curve. Seeds 0, 1, ... take the second, third, "
-    "... picture of each digit in the training file, and samples drawn with 100, 101, ... "
-    "`edge_right` is 1 where the graph has an edge from the column to a latent and none from a latent to the column. Every test picture is asked for "
-    "do() of ten values, from the picture alone (z_j becomes f_j(u'), App. B), and the movement is measured in what is drawn by comparing it with "
-    "the digit moved by every amount: `do_spearman` is the rank correlation of measure and value over all pictures and values, `_per_picture` the "
-    "mean over pictures, `truth_spearman` the same of the simulator's own pictures of do(), `do_error` the mean distance from the movement without "
-    "noise (degrees or pixels), `unchanged_error` that of leaving the picture as it is. Read `edge_right` with care: both columns are "
-    "uniform, and by its density alone a uniform column counts as a cause; `direction_margin_shuffled` is the margin (nats) against a latent whose "
-    "rows were exchanged, and the decision goes by what `direction_margin` has beyond it. With hardly any noise, as in the turn, even that is weak "
-    "evidence (docs/cmcl.md, little noise). "
-    "The settings were found on smaller pictures (16 x 16) of the first of each digit.",
+    notes=("cmcl-mnist",),
     pictures=PICTURES,
     gather=partial(copy_pictures, "do.png", PICTURES),
     quick=_jobs({"size": 16, "samples": 200}, {**SETTINGS, "epochs": 2}),

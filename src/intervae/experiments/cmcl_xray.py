@@ -1,6 +1,8 @@
-"""CMCL on chest X-rays (Mao et al. 2022, sec. 4.3, Fig. 5): which way the edge goes, what the latent tells, and where its heat map is hot.
+"""CMCL on chest X-rays (Mao et al. 2022, sec. 4.3, Fig. 5): edge, accuracy and heat maps.
 
-intervae reproduce cmcl-xray [--only xray-like] [--quick]    (the real pictures are read from the folder that INTERVAE_DATA names)
+intervae reproduce cmcl-xray [--only xray-like] [--quick]
+
+The real images are read from the folder in INTERVAE_DATA.
 """
 
 from __future__ import annotations
@@ -16,123 +18,175 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from torch import Tensor
 
 from intervae import figures
-from intervae.data.base import Dataset, Split
-from intervae.experiments.base import Experiment, Numbers, Train, copy_pictures
+from intervae.data import Dataset, Split
+from intervae.experiments.base import Experiment, MetricKey, Numbers
+from intervae.experiments.jobs import Train
+from intervae.experiments.write import copy_pictures
 from intervae.metrics import heat_map_energy, heat_map_iou
-from intervae.models.base import ask
-from intervae.models.cmcl_queries import CrossModalQueries
-from intervae.models.heat_maps import Link, encoder_blocks, heat_map, link
+from intervae.models.base import Model
+from intervae.models.batches import query_split
+from intervae.models.heat_maps import Link, encoder_blocks, heat_map, link_column
 from intervae.report import write_figures
 
-SHOWN = 8  # pictures in the figure
-REFERENCE = 256  # pictures without what is looked for
-UNMARKED_BLOCK = -3  # of the map against them, where no mask can tell which is best
+FIGURE_IMAGES = 8
+REFERENCE_IMAGES = 256  # training images without the disease
+REFERENCE_BLOCK = -3  # of the encoder, for maps against a reference where there are no masks
 
 
 @dataclass(frozen=True)
-class Chests(Train):
-    """Train on X-rays, each seed with its own draw or its own patients held out; ask about one yes-or-no column."""
+class TrainOnXRays(Train):
+    """Train on X-rays, each seed with its own samples or held-out patients; score one column."""
 
     column: str = "disease"
 
     def run(self, seed: int, device: str, folder: Path) -> Numbers:
         data = replace(self, options={**self.options, "seed": seed}).load()
         model, seconds = self.train(data, seed, device, folder)
-        assert isinstance(model, CrossModalQueries)
         write_figures(model, data, folder)
-        found = link(model, data, self.column)
-        numbers = {"train_seconds": seconds, **direction(found), **tells(model, data, found)}
-        blocks = {"last block": -1, "reference": UNMARKED_BLOCK}
+        edge = link_column(model, data, self.column)
+        numbers = {
+            "train_seconds": seconds,
+            **direction_numbers(edge),
+            **prediction_numbers(model, data, edge),
+        }
+        blocks = {"last block": -1, "reference": REFERENCE_BLOCK}
         if "mask" in data.test.fields:
-            places, blocks = heat(model, data, found)
-            numbers |= places
-        draw(model, data, found, blocks["reference"], folder / "figures" / "ill.png")
+            heat_numbers, blocks = heat_map_numbers(model, data, edge)
+            numbers |= heat_numbers
+        draw_heat_maps(model, data, edge, blocks["reference"], folder / "figures" / "ill.png")
         return numbers
 
 
-# ---- numbers --------------------------------------------------------------------------------------------------------
-def direction(found: Link) -> Numbers:
-    """Which way the edge between the column and its latent goes: one of the two is 1, or none."""
-    return {"column_causes": float(found.edge == "column -> latent"), "latent_causes": float(found.edge == "latent -> column")}
+# ---- scores --------------------------------------------------------------------------------------
+def direction_numbers(edge: Link) -> Numbers:
+    """Direction of the edge between the column and its latent; both 0 without an edge."""
+    return {
+        "column_causes": float(edge.edge == "column -> latent"),
+        "latent_causes": float(edge.edge == "latent -> column"),
+    }
 
 
-def tells(model: CrossModalQueries, data: Dataset, found: Link) -> Numbers:
-    """A logistic regression of the column, fitted on training pictures and judged on test pictures: on its latent alone, and on all of them."""
-    place = data.names.index(found.column)
-    train, test = (ask(model, "encode", split)[..., 0].numpy() for split in (data.train, data.test))
-    seen, wanted = (split.labels[:, place].cpu().numpy() for split in (data.train, data.test))
-    majority = float(seen.mean() >= 0.5)
-    numbers: Numbers = {"majority_accuracy": float((wanted == majority).mean()), "test_pictures": float(len(wanted))}
-    for name, chosen in (("link", [model.latent_names.index(found.latent)]), ("all_latents", list(range(train.shape[1])))):
-        centre, spread = train[:, chosen].mean(0), train[:, chosen].std(0) + 1e-9
-        fitted = LogisticRegression(max_iter=1000).fit((train[:, chosen] - centre) / spread, seen)
-        chance = fitted.predict_proba((test[:, chosen] - centre) / spread)[:, 1]
+def prediction_numbers(model: Model, data: Dataset, edge: Link) -> Numbers:
+    """Logistic regressions of the column on its latent and on all latents, on test images."""
+    column = data.names.index(edge.column)
+    train, test = (
+        query_split(model, "encode", split)[..., 0].numpy() for split in (data.train, data.test)
+    )
+    train_labels, test_labels = (
+        split.labels[:, column].cpu().numpy() for split in (data.train, data.test)
+    )
+    majority = float(train_labels.mean() >= 0.5)
+    numbers: Numbers = {
+        "majority_accuracy": float((test_labels == majority).mean()),
+        "test_pictures": float(len(test_labels)),
+    }
+    for name, latents in (
+        ("link", [model.latent_names.index(edge.latent)]),
+        ("all_latents", list(range(train.shape[1]))),
+    ):
+        mean, std = train[:, latents].mean(0), train[:, latents].std(0) + 1e-9
+        regression = LogisticRegression(max_iter=1000)
+        regression.fit((train[:, latents] - mean) / std, train_labels)
+        probability = regression.predict_proba((test[:, latents] - mean) / std)[:, 1]
+        predicted = probability > 0.5
         numbers |= {
-            f"{name}_accuracy": float(((chance > 0.5) == wanted).mean()),
-            f"{name}_balanced_accuracy": float(balanced_accuracy_score(wanted, chance > 0.5)),
-            f"{name}_auc": float(roc_auc_score(wanted, chance)),
+            f"{name}_accuracy": float((predicted == test_labels).mean()),
+            f"{name}_balanced_accuracy": float(balanced_accuracy_score(test_labels, predicted)),
+            f"{name}_auc": float(roc_auc_score(test_labels, probability)),
         }
     return numbers
 
 
-def heat(model: CrossModalQueries, data: Dataset, found: Link) -> tuple[Numbers, dict[str, int]]:
-    """Heat inside the true masks of test pictures, by the kind of map, and the block of each kind.
+def heat_map_numbers(model: Model, data: Dataset, edge: Link) -> tuple[Numbers, dict[str, int]]:
+    """Heat inside the true masks of test images by kind of map, and the block of each kind.
 
-    `last block`: Grad-CAM++ as the paper has it. `best block`: Grad-CAM++ of the block that is best on validation pictures. `reference`: what is
-    beyond training pictures in which the column is 0, at the block that is best on validation pictures.
+    `last block`: Grad-CAM++ as in the paper. `best block`: Grad-CAM++ of the block that is best on
+    validation images. `reference`: maps against training images in which the column is 0, of the
+    block that is best on validation images.
     """
-    usual = without(data, found)
-    tried = [-1 - k for k in range(len(encoder_blocks(model, data.test.images[:1])))]
-    cam, against = ({b: _score(model, data.validation, found, b, r)["heat_map_energy"] for b in tried} for r in (None, usual))
-    blocks = {"last block": -1, "best block": max(cam, key=lambda b: cam[b]), "reference": max(against, key=lambda b: against[b])}
+    reference = reference_images(data, edge)
+    candidates = [-1 - k for k in range(len(encoder_blocks(model, data.test.images[:1])))]
+
+    def best_block(reference: Tensor | None) -> int:
+        energy = {
+            block: _heat_map_scores(model, data.validation, edge, block, reference)[0]
+            for block in candidates
+        }
+        return max(energy, key=lambda block: energy[block])
+
+    blocks = {
+        "last block": -1,
+        "best block": best_block(None),
+        "reference": best_block(reference),
+    }
     numbers: Numbers = {}
     for kind, block in blocks.items():
-        scores = _score(model, data.test, found, block, usual if kind == "reference" else None)
-        numbers |= {f"{name}|{kind}": value for name, value in scores.items()} | {f"block|{kind}": float(block)}
-    place = model.latent_names.index(found.latent)
-    latents, truth = ask(model, "encode", data.test)[:, place, 0].numpy(), data.test.fields["latents"][:, 0].cpu().numpy()
-    correlation = abs(float(np.corrcoef(latents, truth)[0, 1])) if latents.std() > 0 else 0.0
-    share = float(data.test.fields["mask"][_marked(data.test)].float().mean())
-    return {**numbers, "mask_share": share, "opacity_correlation": correlation}, blocks
+        against = reference if kind == "reference" else None
+        energy, iou = _heat_map_scores(model, data.test, edge, block, against)
+        numbers[MetricKey("heat_map_energy", kind)] = energy
+        numbers[MetricKey("heat_map_iou", kind)] = iou
+        numbers[MetricKey("block", kind)] = float(block)
+    index = model.latent_names.index(edge.latent)
+    latent = query_split(model, "encode", data.test)[:, index, 0].numpy()
+    opacity = data.test.fields["latents"][:, 0].cpu().numpy()
+    correlation = abs(float(np.corrcoef(latent, opacity)[0, 1])) if latent.std() > 0 else 0.0
+    numbers["mask_share"] = float(data.test.fields["mask"][_masked_rows(data.test)].float().mean())
+    numbers["opacity_correlation"] = correlation
+    return numbers, blocks
 
 
-def without(data: Dataset, found: Link) -> Tensor:
-    """Training pictures in which the column is 0."""
-    return data.train.images[(data.train.labels[:, data.names.index(found.column)] == 0).nonzero()[:REFERENCE, 0]]
+def reference_images(data: Dataset, edge: Link) -> Tensor:
+    """Training images in which the column is 0."""
+    is_zero = data.train.labels[:, data.names.index(edge.column)] == 0
+    return data.train.images[is_zero.nonzero()[:REFERENCE_IMAGES, 0]]
 
 
-def _marked(split: Split) -> Tensor:
+def _masked_rows(split: Split) -> Tensor:
     return split.fields["mask"].flatten(1).any(1).nonzero()[:, 0]
 
 
-def _score(model: CrossModalQueries, split: Split, found: Link, block: int, reference: Tensor | None) -> Numbers:
-    part = split[_marked(split)]
-    maps = heat_map(model, part.images, found.latent, sign=found.sign, block=block, reference=reference).numpy()
-    masks = part.fields["mask"].cpu().numpy()
-    return {"heat_map_energy": heat_map_energy(maps, masks).value, "heat_map_iou": heat_map_iou(maps, masks).value}
+def _heat_map_scores(
+    model: Model, split: Split, edge: Link, block: int, reference: Tensor | None
+) -> tuple[float, float]:
+    """Energy inside the mask and IoU, over images with a mask."""
+    rows = split[_masked_rows(split)]
+    maps = heat_map(
+        model, rows.images, edge.latent, sign=edge.sign, block=block, reference=reference
+    ).numpy()
+    masks = rows.fields["mask"].cpu().numpy()
+    return heat_map_energy(maps, masks).value, heat_map_iou(maps, masks).value
 
 
-# ---- pictures -------------------------------------------------------------------------------------------------------
-def draw(model: CrossModalQueries, data: Dataset, found: Link, block: int, path: Path) -> None:
-    """Fig. 5: test pictures in which the column is 1 under Grad-CAM++ of its latent, and below against training pictures in which it is 0."""
-    part = data.test[(data.test.labels[:, data.names.index(found.column)] == 1).nonzero()[:SHOWN, 0]]
-    masks = part.fields["mask"].cpu().bool() if "mask" in part.fields else None
-    label = f"{found.words}, map of {'-' if found.sign < 0 else ''}{found.latent}"
-    plain = heat_map(model, part.images, found.latent, sign=found.sign)
-    against = heat_map(model, part.images, found.latent, sign=found.sign, block=block, reference=without(data, found))
-    rows = [
-        figures.HeatMapRow(f"{label}: Grad-CAM++", part.images, plain, masks),
-        figures.HeatMapRow(f"{label}: beyond pictures without {found.column}", part.images, against, masks),
-    ]
-    figures.heat_maps(path, rows, title=f"Test pictures with {found.column}")
+# ---- figure --------------------------------------------------------------------------------------
+def draw_heat_maps(model: Model, data: Dataset, edge: Link, block: int, path: Path) -> None:
+    """Draw heat maps of test images in which the column is 1 (Fig. 5), of both kinds."""
+    is_one = data.test.labels[:, data.names.index(edge.column)] == 1
+    rows = data.test[is_one.nonzero()[:FIGURE_IMAGES, 0]]
+    images, masks = rows.images, None
+    if "mask" in rows.fields:
+        masks = rows.fields["mask"].cpu().bool()
+    label = f"{edge.text}, map of {'-' if edge.sign < 0 else ''}{edge.latent}"
+    grad_cam = heat_map(model, images, edge.latent, sign=edge.sign)
+    reference = reference_images(data, edge)
+    against = heat_map(model, images, edge.latent, sign=edge.sign, block=block, reference=reference)
+    figures.heat_maps(
+        path,
+        [
+            figures.HeatMapRow(f"{label}: Grad-CAM++", images, grad_cam, masks),
+            figures.HeatMapRow(
+                f"{label}: against images without {edge.column}", images, against, masks
+            ),
+        ],
+        title=f"Test images with {edge.column}",
+    )
 
 
-# ---- the table ------------------------------------------------------------------------------------------------------
+# ---- experiment ----------------------------------------------------------------------------------
 SETTINGS: dict[str, Any] = {
     "latents": 10,
     "network": "pairs",
     "channels": (16, 32, 64),
-    "contrast": False,  # it needs edges of both kinds
+    "contrast": False,  # edges have one direction only
     "likelihood": "gaussian",
     "scale": 0.2,
     "annealing": 0.7,
@@ -160,32 +214,34 @@ _REST = (
     "test_pictures",
     "train_seconds",
 )
-PICTURES = ("causal", "anti-causal")  # on the page: none of patients, whose licences differ from picture to picture
-_STAND_IN = tuple((direction, {"direction": direction}) for direction in PICTURES)
+PICTURES = ("causal", "anti-causal")  # on the page; patients' images have licences of their own
+_SIMULATED = tuple((direction, {"direction": direction}) for direction in PICTURES)
 
 CMCL_XRAY = Experiment(
     "cmcl-xray",
-    "CMCL on chest X-rays, and on drawings with a known mask",
+    "CMCL on chest X-rays, and on drawings with known masks",
     (
-        *(Chests("xray-like", "cmcl", options, SETTINGS, variant) for variant, options in _STAND_IN),
-        Chests("covid-cxr", "cmcl", {"size": 64}, {**SETTINGS, "epochs": 300}, "covid", column="covid"),
+        *(
+            TrainOnXRays("xray-like", "cmcl", options, SETTINGS, variant)
+            for variant, options in _SIMULATED
+        ),
+        TrainOnXRays(
+            "covid-cxr", "cmcl", {"size": 64}, {**SETTINGS, "epochs": 300}, "covid", column="covid"
+        ),
     ),
     seeds=5,
     shown=(*_COLUMNS, *_REST),
     columns=_COLUMNS,
-    notes="`xray-like` are 64 x 64 drawings with an opacity that a disease causes (`causal`) or that causes it (`anti-causal`), 2,000 for each "
-    "seed; `covid-cxr` are the real frontal pictures, split by patient, each seed holding out other patients. `column_causes` and `latent_causes`: "
-    "which way the edge between the column and its latent goes, as a share of the seeds; this is no evidence, as the columns are binary and a latent "
-    "is known up to a monotone map, so that either direction could have made the rows and only the latent's own scale breaks the tie. "
-    "`link_accuracy` is that of a logistic regression on that latent alone, fitted on training pictures and judged on test pictures, "
-    "`all_latents_accuracy` on all of them; `majority_accuracy` is the "
-    "training split's more frequent answer. `heat_map_energy` is the share of the heat inside the true mask of test pictures with an opacity, and "
-    "`mask_share` the mask's share of the picture, which an even map scores. `last block` is Grad-CAM++ of the last block, the paper's; `best "
-    "block` Grad-CAM++ of the block that is best on validation pictures; `reference` is not Grad-CAM++ but what each place adds beyond training "
-    "pictures without the disease, at the block that is best on validation pictures (docs/cmcl-pictures.md). In the real pictures most COVID cases "
-    "come from few hospitals, so that a latent that tells them may tell the hospital; the maps over them are in `figures/ill.png` of the runs and "
-    "not here, as each picture has a licence of its own.",
+    notes=("cmcl-xray",),
     pictures=PICTURES,
     gather=partial(copy_pictures, "ill.png", PICTURES),
-    quick=(Chests("xray-like", "cmcl", {"size": 16, "samples": 120}, {**SETTINGS, "channels": (4, 8), "epochs": 2}, "causal"),),
+    quick=(
+        TrainOnXRays(
+            "xray-like",
+            "cmcl",
+            {"size": 16, "samples": 120},
+            {**SETTINGS, "channels": (4, 8), "epochs": 2},
+            "causal",
+        ),
+    ),
 )

@@ -1,95 +1,146 @@
-"""What people see of an experiment's numbers: a Markdown page, and tables to quote elsewhere, made from its JSON file alone."""
+"""Results pages of experiments: Markdown made from the JSON file and the notes of an experiment."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from intervae.experiments.base import Experiment
 
 Row = dict[str, Any]
+NOTES = Path(__file__).parent / "notes"  # Markdown files, named by Experiment.notes
+
+
+class Page(NamedTuple):
+    """Markdown of a results page; the long table of all numbers is apart where there is another."""
+
+    summary: str
+    all_numbers: str
+
+    @property
+    def text(self) -> str:
+        return self.summary + self.all_numbers
+
+
+def read_notes(experiment: Experiment) -> str:
+    """Return the text of the experiment's notes, its files joined by empty lines."""
+    texts = [(NOTES / f"{name}.md").read_text(encoding="utf-8") for name in experiment.notes]
+    return "\n\n".join(text.strip() for text in texts)
 
 
 def split_parts(experiment: Experiment, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """The rows with the job's own `variant`, and what follows it there as `part`: the variable or layer that a number is about, or ""."""
-    found = []
+    """Return the rows with `variant` split into the job's own variant and `part`.
+
+    A part is the variable or layer that a number is about; "" for the job as a whole.
+    """
+    result = []
     for row in rows:
-        own = [j.variant for j in experiment.jobs if (j.data, j.model) == (row["data"], row["model"]) and _starts(row["variant"], j.variant)]
-        variant = max(own, key=len, default=row["variant"])
-        found.append({**row, "variant": variant, "part": row["variant"].removeprefix(variant).strip()})
-    return found
+        variants = [
+            job.variant
+            for job in experiment.jobs
+            if (job.data, job.model) == (row["data"], row["model"])
+            and _starts_with(row["variant"], job.variant)
+        ]
+        variant = max(variants, key=len, default=row["variant"])
+        part = row["variant"].removeprefix(variant).strip()
+        result.append({**row, "variant": variant, "part": part})
+    return result
 
 
-def _starts(words: str, variant: str) -> bool:
-    return not variant or words == variant or words.startswith(f"{variant} ")
+def _starts_with(text: str, variant: str) -> bool:
+    """Whether `text` begins with the words of `variant`."""
+    return not variant or text == variant or text.startswith(f"{variant} ")
 
 
-def markdown(experiment: Experiment, document: Mapping[str, Any], pictures: Sequence[str] = ()) -> str:
-    """The page: where the experiment has `columns`, one line for each job; where it has a figure, that, and the `pictures` of its first run that
-    are there; what the words mean; then every number that is shown."""
-    lines = [f"# {experiment.title}", "", experiment.notes, ""] if experiment.notes else [f"# {experiment.title}", ""]
+def render_page(
+    experiment: Experiment, document: Mapping[str, Any], pictures: Sequence[str] = ()
+) -> Page:
+    """Return the results page.
+
+    Arguments:
+        document: the content of results/NAME.json.
+        pictures: names of the experiment's pictures that exist beside the JSON file.
+    """
+    lines = [f"# {experiment.title}", ""]
+    if experiment.notes:
+        lines += [read_notes(experiment), ""]
     if experiment.columns:
-        lines += ["Mean ± standard deviation over seeds; the paper's number in brackets.", "", *summary(experiment, document), ""]
+        lines += ["Mean ± standard deviation over seeds; the paper's number in brackets.", ""]
+        lines += [*summary_table(experiment, document), ""]
     if document.get("missing"):
         lines += [f"Not run yet: {', '.join(document['missing'])}.", ""]
     if experiment.figure is not None:
         lines += [f"![{experiment.title}]({experiment.name}.png)", ""]
     for name in pictures:
         lines += [f"![{name}]({experiment.name}-{name}.png)", ""]
-    lines += meanings(experiment, document)
-    lines += ["## Every number", ""] if experiment.columns or experiment.meanings else []
-    lines += ["| data | model | what | metric | ours (mean ± std over seeds) | lowest seed to highest | paper |", "|---|---|---|---|---|---|---|"]
+    lines += glossary_table(experiment, document)
+    table = _all_numbers(experiment, document)
+    counts = sorted({len(row["per_seed"]) for row in document["rows"]})
+    seeds = f"{' or '.join(str(count) for count in counts)} seed{'' if counts == [1] else 's'}"
+    source = f"{document['hardware']}, revision {document['revision']}, {document['date']}"
+    table += ["", f"{seeds}, none dropped; {source}. Command:", ""]
+    table += ["```", document["command"], "```", ""]
+    if not (experiment.columns or experiment.glossary):
+        return Page("\n".join([*lines, *table]), "")
+    return Page("\n".join([*lines, ""]), "\n".join(["## All numbers", "", *table]))
+
+
+def summary_table(experiment: Experiment, document: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table with one line per job and a column per measured metric.
+
+    A last column has the number of seeds where jobs differ in it.
+    """
+    rows = [row for row in split_parts(experiment, document["rows"]) if not row["part"]]
+    metrics = [m for m in experiment.columns if any(row["metric"] == m for row in rows)]
+    seeds = {(row["data"], row["model"], row["variant"]): str(len(row["per_seed"])) for row in rows}
+    cells = {(row["data"], row["model"], row["variant"], row["metric"]): _cell(row) for row in rows}
+    show_seeds = len(set(seeds.values())) > 1
+    header = ["data", "model", "variant", *metrics, *(["seeds"] if show_seeds else [])]
+    lines = []
+    for job, count in seeds.items():
+        values = [cells.get((*job, metric), "") for metric in metrics]
+        lines.append([*job, *values, *([count] if show_seeds else [])])
+    return _table(header, lines)
+
+
+def glossary_table(experiment: Experiment, document: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a section that explains the words used on the page, if any."""
+    rows = [row for row in document["rows"] if row["metric"] in experiment.shown]
+    kinds = ("metric", "data", "model", "variant")
+    words = {row[kind] for row in split_parts(experiment, rows) for kind in kinds}
+    entries = [(f"`{word}`", text) for word, text in experiment.glossary.items() if word in words]
+    return ["## Glossary", "", *_table(("", ""), entries), ""] if entries else []
+
+
+def _all_numbers(experiment: Experiment, document: Mapping[str, Any]) -> list[str]:
+    """Return the lines of the table of all shown metrics, one line per job, metric and part."""
+    lines = [
+        "| data | model | variant | metric | mean ± std over seeds | min … max | paper |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in document["rows"]:
         if row["metric"] in experiment.shown:
             values = sorted(row["per_seed"].values())
-            spread = f"{values[0]:.4g} … {values[-1]:.4g}"
+            extent = f"{values[0]:.4g} … {values[-1]:.4g}"
             paper = f"{row['paper']:g}" if "paper" in row else ""
             lines.append(
                 f"| {row['data']} | {row['model']} | {row['variant']} | {row['metric']} | "
-                f"{row['mean']:.4g} ± {_spread(row['std'], 2)} | {spread} | {paper} |"
+                f"{row['mean']:.4g} ± {_deviation(row['std'], 2)} | {extent} | {paper} |"
             )
-    counts = sorted({len(row["per_seed"]) for row in document["rows"]})
-    seeds = f"{' or '.join(str(count) for count in counts)} seed{'' if counts == [1] else 's'}"
-    lines += ["", f"{seeds}, none dropped; {document['hardware']}, revision {document['revision']}, {document['date']}. Made by:", ""]
-    return "\n".join([*lines, "```", document["command"], "```", ""])
+    return lines
 
 
-def summary(experiment: Experiment, document: Mapping[str, Any]) -> list[str]:
-    """The lines of a table with one line for each job, and the experiment's `columns` that were measured; the number of seeds, where jobs differ."""
-    whole = [row for row in split_parts(experiment, document["rows"]) if not row["part"]]
-    metrics = [metric for metric in experiment.columns if any(row["metric"] == metric for row in whole)]
-    seeds = {(row["data"], row["model"], row["variant"]): str(len(row["per_seed"])) for row in whole}
-    cells = {(row["data"], row["model"], row["variant"], row["metric"]): _cell(row) for row in whole}
-    counted = len(set(seeds.values())) > 1
-    heads = ("data", "model", "what", *metrics, *(["seeds"] if counted else []))
-    return _table(heads, [(*job, *(cells.get((*job, metric), "") for metric in metrics), *([seeds[job]] if counted else [])) for job in seeds])
+def _cell(row: Mapping[str, Any]) -> str:
+    paper = f" ({row['paper']:g})" if "paper" in row else ""
+    return f"{row['mean']:.4g} ± {_deviation(row['std'], 1)}{paper}"
 
 
-def meanings(experiment: Experiment, document: Mapping[str, Any]) -> list[str]:
-    """The lines of a table of the experiment's `meanings` of whatever is on the page; none where it has none."""
-    whole = split_parts(experiment, [row for row in document["rows"] if row["metric"] in experiment.shown])
-    there = {row[kind] for row in whole for kind in ("metric", "data", "model", "variant")}
-    told = [(f"`{word}`", meaning) for word, meaning in experiment.meanings.items() if word in there]
-    return ["## What the words mean", "", *_table(("", ""), told), ""] if told else []
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows)]
 
 
-def across(experiment: Experiment, document: Mapping[str, Any], metric: str) -> list[str]:
-    """The lines of a table of one metric: a line for each model, a column for each data set and variant of it."""
-    whole = [row for row in split_parts(experiment, document["rows"]) if row["metric"] == metric and not row["part"]]
-    models = dict.fromkeys(row["model"] for row in whole)
-    data = dict.fromkeys((row["data"], row["variant"]) for row in whole)
-    cells = {(row["model"], row["data"], row["variant"]): _cell(row, 3) for row in whole}
-    return _table(("model", *(" ".join(one).strip() for one in data)), [(f"`{m}`", *(cells.get((m, *one), "") for one in data)) for m in models])
-
-
-def _cell(row: Mapping[str, Any], digits: int = 4) -> str:
-    return f"{row['mean']:.{digits}g} ± {_spread(row['std'], 1)}" + (f" ({row['paper']:g})" if "paper" in row else "")
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows)]
-
-
-def _spread(value: float, digits: int) -> str:
+def _deviation(value: float, digits: int) -> str:
+    """Return a standard deviation with that many significant digits, large ones as integers."""
     return f"{value:.{digits}g}" if value < 10**digits - 0.5 else f"{value:.0f}"

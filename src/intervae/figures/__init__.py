@@ -1,41 +1,44 @@
-"""Every plot. Figures know arrays, graphs and the answers of queries, not models; each writes one PNG or SVG, by the suffix of its path."""
+"""Figures of arrays, graphs and results; each function writes one PNG or SVG file."""
 
+from intervae.figures.action_mechanisms import ActionPanel, action_mechanisms
+from intervae.figures.adjacency_matrices import adjacency_history
 from intervae.figures.clips import ClipRow, clip_interventions, clip_rows, overlay, response_maps
-from intervae.figures.curves import scatter, training_curves
-from intervae.figures.graphs import draw_graph
-from intervae.figures.heat_maps import HeatMapRow, heat_maps
-from intervae.figures.images import InterventionRow, interventions, reconstructions
+from intervae.figures.counterfactuals import SweepRow, counterfactual_strip, intervention_sweep
+from intervae.figures.graph_drawing import draw_graph
+from intervae.figures.image_grids import InterventionRow, interventions, reconstructions
 from intervae.figures.latents import prior_and_posterior
-from intervae.figures.matrices import adjacency_history
-from intervae.figures.mechanisms import MechanismPanel, mechanisms
-from intervae.figures.queries import SweepRow, strip, sweep
-from intervae.figures.results import curves_over, depth_curves, grouped_bars, ranking
-from intervae.figures.sizes import lines_over_sizes
+from intervae.figures.loss_curves import training_curves
+from intervae.figures.overlays import HeatMapRow, heat_maps
+from intervae.figures.result_bars import grouped_bars, horizontal_bars
+from intervae.figures.result_curves import curves_over_depth, curves_over_parameter
+from intervae.figures.scatter_plots import scatter
+from intervae.figures.size_curves import curves_over_size, split_method
 
 __all__ = [
+    "ActionPanel",
     "ClipRow",
     "HeatMapRow",
     "InterventionRow",
-    "MechanismPanel",
     "SweepRow",
+    "action_mechanisms",
     "adjacency_history",
     "clip_interventions",
     "clip_rows",
-    "curves_over",
-    "depth_curves",
+    "counterfactual_strip",
+    "curves_over_depth",
+    "curves_over_parameter",
+    "curves_over_size",
     "draw_graph",
     "grouped_bars",
     "heat_maps",
+    "horizontal_bars",
+    "intervention_sweep",
     "interventions",
-    "lines_over_sizes",
-    "mechanisms",
     "overlay",
     "prior_and_posterior",
-    "ranking",
     "reconstructions",
     "response_maps",
     "scatter",
-    "strip",
-    "sweep",
+    "split_method",
     "training_curves",
 ]

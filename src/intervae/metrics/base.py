@@ -1,4 +1,4 @@
-"""One result type for every metric, so that tables and JSON come by themselves."""
+"""Measurement: the result type of every metric, which tables and JSON are written from."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measured number; `float()` gives the headline.
+    """A measured number; `float()` returns the headline.
 
     Arguments:
         metric: its name, the same everywhere (`r2_min`, `counterfactual_pixel_mae`, ...).
         value: the headline.
-        n: samples it was measured on.
+        n: number of samples it was measured on.
         per_variable: the same quantity for each variable or intervention.
-        spread: standard deviation over repetitions or samples, where that means something.
-        parameters: what the number depends on (seed, bins, which interventions, ...).
-        higher_is_better: None where neither is.
-        parts: the other numbers of a metric that has several, under their own names (`tpr` beside `shd`, ...).
+        spread: standard deviation over repetitions or samples, where it is defined.
+        parameters: what the number depends on (seed, bins, interventions, ...).
+        higher_is_better: None where neither direction is better.
+        components: further numbers of the same metric, by name (`tpr` next to `shd`, ...).
     """
 
     metric: str
@@ -28,20 +28,36 @@ class Measurement:
     spread: float | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
     higher_is_better: bool | None = None
-    parts: dict[str, Measurement] = field(default_factory=dict)
+    components: dict[str, Measurement] = field(default_factory=dict)
 
     def __float__(self) -> float:
         return float(self.value)
 
+    @property
+    def per_variable_metric(self) -> str:
+        """Name of the quantity in `per_variable`: `r2` where the headline is its `r2_min`."""
+        return self.metric.removesuffix("_min")
+
     def rows(self) -> list[Measurement]:
-        """The headline and every part as plain measurements without parts, for a table of one number a row."""
-        headline = Measurement(self.metric, self.value, self.n, self.per_variable, self.spread, self.parameters, self.higher_is_better)
-        return [headline, *(row for part in self.parts.values() for row in part.rows())]
+        """Return the headline and every component, each as a measurement of its own."""
+        headline = Measurement(
+            self.metric,
+            self.value,
+            self.n,
+            self.per_variable,
+            self.spread,
+            self.parameters,
+            self.higher_is_better,
+        )
+        return [
+            headline,
+            *(row for component in self.components.values() for row in component.rows()),
+        ]
 
     def to_json(self) -> dict[str, Any]:
-        found = asdict(self)
-        if not self.parts:
-            del found["parts"]
-        else:
-            found["parts"] = {name: part.to_json() for name, part in self.parts.items()}
-        return found
+        """Return the fields, with the components under "parts"."""
+        content = asdict(self)
+        del content["components"]
+        if self.components:
+            content["parts"] = {name: value.to_json() for name, value in self.components.items()}
+        return content

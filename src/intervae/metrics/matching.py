@@ -1,4 +1,4 @@
-"""Which code stands for which factor: matchings by name, and MCC, the mean correlation under the best one-to-one matching."""
+"""Matchings of codes to factors, and MCC, the mean correlation under the best one."""
 
 from __future__ import annotations
 
@@ -12,29 +12,40 @@ from scipy.stats import rankdata
 
 from intervae.errors import UsageError, unknown
 from intervae.metrics.base import Measurement
-from intervae.metrics.disentanglement import Kinds
-from intervae.metrics.samples import Samples, read_samples
+from intervae.metrics.codes_and_factors import (
+    CodesAndFactors,
+    Kinds,
+    check_codes_and_factors,
+)
 
 METHODS = {
-    "identity": "code i stands for factor i; as many codes as factors",
-    "mic": "each factor gets the code with the largest MIC, as in CMCL; one code may stand for several factors",
+    "identity": "code i for factor i; as many codes as factors",
+    "mic": "the code with the largest MIC for each factor, as in CMCL; codes may repeat",
     "hungarian": "one to one, largest sum of |Pearson correlation|",
     "hungarian-spearman": "one to one, largest sum of |Spearman correlation|",
     "hungarian-mic": "one to one, largest sum of MIC",
 }
+SCORES = {
+    "identity": "pearson",
+    "mic": "mic",
+    "hungarian": "pearson",
+    "hungarian-spearman": "spearman",
+    "hungarian-mic": "mic",
+}
+"""Method -> the dependence of a code and a factor that it maximises or reports."""
 CORRELATIONS = ("pearson", "spearman")
 MATCHINGS = ("hungarian", "identity")
 
 
 @dataclass(frozen=True, eq=False)
 class Matching:
-    """For each factor the code that stands for it.
+    """The code of each factor.
 
     Arguments:
-        method: how it was found, a key of METHODS.
-        columns: (m,) the code's column for every factor; None where fewer codes than factors leave it without.
-        pairs: the same by name.
-        scores: (m,) what the method looks at (|correlation| or MIC) of each pair, 0 for a factor without a code.
+        method: a key of METHODS.
+        columns: (m,) column of the code of each factor; None for a factor without a code.
+        pairs: names of the codes by name of the factor.
+        scores: (m,) |correlation| or MIC of each pair, 0 for a factor without a code.
     """
 
     method: str
@@ -43,23 +54,35 @@ class Matching:
     scores: tuple[float, ...]
 
     def __call__(self, codes: Any) -> np.ndarray:
-        """The columns of codes (N, d) in the order of the factors: (N, m)."""
+        """Return the columns of codes (N, d) in the order of the factors, (N, m)."""
         missing = [factor for factor, code in self.pairs.items() if code is None]
         if missing:
-            raise UsageError(f"no code is left for {', '.join(missing)}: there are fewer codes than factors; match with method='mic'.")
+            raise UsageError(
+                f"no code is left for {', '.join(missing)}: there are fewer codes than factors; "
+                "match with method='mic'."
+            )
         return np.asarray(codes)[:, [column for column in self.columns if column is not None]]
 
 
 def match(
-    codes: Any, factors: Any, *, method: str = "hungarian", names: Sequence[str] | None = None, kinds: Kinds = None, dims: str | None = None
+    codes: Any,
+    factors: Any,
+    *,
+    method: str = "hungarian",
+    names: Sequence[str] | None = None,
+    kinds: Kinds = None,
+    dims: str | None = None,
 ) -> Matching:
-    """Match codes to factors by a named method: "identity", "mic", "hungarian", "hungarian-spearman" or "hungarian-mic"; see METHODS.
+    """Match codes to factors.
 
-    codes, factors, names, kinds, dims: see `samples.read_samples`.
+    Arguments:
+        method: "identity", "mic", "hungarian", "hungarian-spearman" or "hungarian-mic"; see
+            METHODS.
+        codes, factors, names, kinds, dims: see `codes_and_factors.check_codes_and_factors`.
     """
     if method not in METHODS:
         raise unknown("matching", method, METHODS)
-    samples = read_samples(codes, factors, names=names, kinds=kinds, dims=dims)
+    samples = check_codes_and_factors(codes, factors, names=names, kinds=kinds, dims=dims)
     return _matching(method, _scores(samples, method), samples)
 
 
@@ -73,33 +96,41 @@ def mcc(
     kinds: Kinds = None,
     dims: str | None = None,
 ) -> Measurement:
-    """Mean correlation coefficient in [0, 1]: |correlation| of every factor with its own code, mean over factors.
+    """Return the mean correlation coefficient, in [0, 1].
+
+    It is the mean over factors of |correlation| with the matched code; 0 for a constant code and
+    for a factor without a code.
 
     Arguments:
-        correlation: "pearson" (codes are the factors up to scale and sign) or "spearman" (up to a monotone map).
-        matching: "hungarian" finds the one-to-one matching with the largest sum; "identity" takes code i for factor i.
-        names, kinds, dims: see `samples.read_samples`.
-
-    A constant code correlates 0; with fewer codes than factors the factors left over count 0.
+        correlation: "pearson" (codes equal factors up to scale and sign) or "spearman" (up to a
+            monotone map).
+        matching: "hungarian", the one-to-one matching with the largest sum, or "identity", code i
+            for factor i.
+        codes, factors, names, kinds, dims: see `codes_and_factors.check_codes_and_factors`.
     """
     if correlation not in CORRELATIONS:
         raise unknown("correlation", correlation, CORRELATIONS)
     if matching not in MATCHINGS:
         raise unknown("matching", matching, MATCHINGS)
-    samples = read_samples(codes, factors, names=names, kinds=kinds, dims=dims)
-    found = _matching(matching, correlations(samples, correlation), samples)
+    samples = check_codes_and_factors(codes, factors, names=names, kinds=kinds, dims=dims)
+    matched = _matching(matching, correlations(samples, correlation), samples)
     return Measurement(
         "mcc",
-        float(np.mean(found.scores)),
+        float(np.mean(matched.scores)),
         len(samples),
-        dict(zip(samples.factor_names, found.scores, strict=True)),
-        parameters={"correlation": correlation, **samples.parameters, "matching": matching, "matched": found.pairs},
+        dict(zip(samples.factor_names, matched.scores, strict=True)),
+        parameters={
+            "correlation": correlation,
+            **samples.parameters,
+            "matching": matching,
+            "matched": matched.pairs,
+        },
         higher_is_better=True,
     )
 
 
-def correlations(samples: Samples, kind: str) -> np.ndarray:
-    """(d, m) |correlation| of every code with every factor; 0 for a constant code."""
+def correlations(samples: CodesAndFactors, kind: str) -> np.ndarray:
+    """Return |correlation| (d, m) of every code with every factor; 0 for a constant code."""
 
     def standardised(table: np.ndarray) -> np.ndarray:
         ranked = rankdata(table, axis=0) if kind == "spearman" else table
@@ -111,26 +142,38 @@ def correlations(samples: Samples, kind: str) -> np.ndarray:
     return np.minimum(np.abs(standardised(samples.codes).T @ standardised(samples.factors)), 1.0)
 
 
-def _scores(samples: Samples, method: str) -> np.ndarray:
-    if method.endswith("mic"):
-        from intervae.metrics.information import mic_matrix
+def _scores(samples: CodesAndFactors, method: str) -> np.ndarray:
+    kind = SCORES[method]
+    if kind == "mic":
+        from intervae.metrics.maximal_information import mic_matrix
 
         return mic_matrix(samples.codes, samples.factors)
-    return correlations(samples, "spearman" if method.endswith("spearman") else "pearson")
+    return correlations(samples, kind)
 
 
-def _matching(method: str, scores: np.ndarray, samples: Samples) -> Matching:
-    """The matching of scores (d, m)."""
+def _matching(method: str, scores: np.ndarray, samples: CodesAndFactors) -> Matching:
+    """Return the matching for scores (d, m)."""
     codes, factors = scores.shape
     columns: list[int | None] = [None] * factors
     if method == "identity":
         if codes != factors:
-            raise UsageError(f"the identity matches code i to factor i, but there are {codes} codes and {factors} factors; use another matching.")
+            raise UsageError(
+                f"the identity matches code i to factor i, but there are {codes} codes and "
+                f"{factors} factors; use another matching."
+            )
         columns = list(range(factors))
     elif method == "mic":
         columns = [int(i) for i in scores.argmax(0)]
     else:
         for code, factor in zip(*linear_sum_assignment(scores, maximize=True), strict=True):
             columns[int(factor)] = int(code)
-    pairs = {name: None if c is None else samples.code_names[c] for name, c in zip(samples.factor_names, columns, strict=True)}
-    return Matching(method, tuple(columns), pairs, tuple(0.0 if c is None else float(scores[c, i]) for i, c in enumerate(columns)))
+    pairs = {
+        name: None if c is None else samples.code_names[c]
+        for name, c in zip(samples.factor_names, columns, strict=True)
+    }
+    return Matching(
+        method,
+        tuple(columns),
+        pairs,
+        tuple(0.0 if c is None else float(scores[c, i]) for i, c in enumerate(columns)),
+    )

@@ -1,4 +1,8 @@
-"""beta-TCVAE (Chen et al. 2018): the VAE's KL split into mutual information, total correlation (weighted by beta) and dimension-wise KL."""
+"""beta-TCVAE (Chen et al. 2018): a VAE with an extra weight on the total correlation.
+
+The KL to the prior is split into mutual information, total correlation and dimension-wise KL
+(Eq. 2), and the total correlation is weighted by beta (Eq. 4).
+"""
 
 from __future__ import annotations
 
@@ -7,34 +11,37 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from intervae.data.base import Batch, Dataset
-from intervae.errors import UsageError
+from intervae.data import Batch, Dataset
 from intervae.models.phases import Phase, Terms
 from intervae.models.vae import VAE, VAESettings
-from intervae.nets.latents import Sampling, mixture_log_weights, split_divergence
+from intervae.nets.latents import Sampling, decompose_kl, mixture_log_weights
+from intervae.settings import check_minimum, setting
 
 
 @dataclass(frozen=True)
 class BetaTCVAESettings(VAESettings):
-    """Settings of beta-TCVAE; the paper's symbol in brackets."""
+    """Settings of beta-TCVAE; the paper's symbols in brackets."""
 
-    beta: float = 6.0  # weight of the total correlation
-    information_weight: float = 1.0  # of the mutual information between images and latents [alpha]
-    dimension_weight: float = 1.0  # of the KL of each dim's marginal [gamma]
-    sampling: Sampling = "weighted"  # how q(z) is estimated from a batch, see `mixture_log_weights`
-    warm_up_steps: int = 0  # steps over which beta rises from 0
+    beta: float = setting(6.0, "weight of the total correlation [beta]")
+    information_weight: float = setting(
+        1.0, "weight of the mutual information between images and latents [alpha]"
+    )
+    dimension_weight: float = setting(1.0, "weight of the dimension-wise KL [gamma]")
+    sampling: Sampling = setting(
+        "weighted", "minibatch estimator of q(z): weighted or stratified sampling", advanced=True
+    )
+    warm_up_steps: int = setting(0, "steps over which beta rises from 0", advanced=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("beta", "information_weight", "dimension_weight", "warm_up_steps"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"{name}={getattr(self, name)} must be 0 or more.")
+        check_minimum(self, beta=0, information_weight=0, dimension_weight=0, warm_up_steps=0)
 
 
 class BetaTCVAE(VAE):
-    """-log p(x | z) + alpha I(x; z) + beta TC(z) + gamma sum_d KL(q(z_d) || p(z_d)), all n k dims taken as separate ones.
+    """beta-TCVAE: -log p(x | z) + alpha I(x; z) + beta TC(z) + gamma sum_d KL(q(z_d) || p(z_d)).
 
-    q(z) is estimated from the batch and the number of training samples, which the model keeps as a buffer.
+    The sums run over all n k dims. q(z) is estimated from the batch and the number of training
+    samples, which is a buffer.
     """
 
     name = "beta-tcvae"
@@ -45,22 +52,39 @@ class BetaTCVAE(VAE):
 
     def build(self) -> None:
         super().build()
-        self.register_buffer("training_samples", torch.ones(()))  # N, a batch counts as whole data before the model has seen any
+        # N; 1 until training counts the samples, then a batch is taken for the whole data
+        self.register_buffer("training_samples", torch.ones(()))
 
-    def regularisation(self, mean: Tensor, log_variance: Tensor, z: Tensor, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Terms]:
+    def regularisation(
+        self,
+        mean: Tensor,
+        log_variance: Tensor,
+        z: Tensor,
+        batch: Batch,
+        generator: torch.Generator | None,
+    ) -> tuple[Tensor, Terms]:
         settings = self.settings
         log_weights = mixture_log_weights(len(z), self.training_samples, settings.sampling)
-        parts = split_divergence(z.flatten(1).float(), mean.flatten(1).float(), log_variance.flatten(1).float(), log_weights)
-        terms = {name: part.mean() for name, part in parts._asdict().items()}
+        decomposition = decompose_kl(
+            z.flatten(1).float(),
+            mean.flatten(1).float(),
+            log_variance.flatten(1).float(),
+            log_weights,
+        )
+        terms = {name: value.mean() for name, value in decomposition._asdict().items()}
         correlation = settings.beta * terms["total_correlation"]
         if settings.warm_up_steps:
             correlation = correlation * (batch["step"] / settings.warm_up_steps).clamp(max=1.0)
-        added = settings.information_weight * terms["mutual_information"] + correlation + settings.dimension_weight * terms["dimension_kl"]
-        return added, terms
+        total = (
+            settings.information_weight * terms["mutual_information"]
+            + correlation
+            + settings.dimension_weight * terms["dimension_kl"]
+        )
+        return total, terms
 
     def phases(self) -> list[Phase]:
         return [Phase("count", prepare=self.count_samples), *super().phases()]
 
     def count_samples(self, data: Dataset, seed: int) -> None:
-        """Keep N, the size of the training split."""
+        """Store N, the size of the training split."""
         self.training_samples.fill_(len(data.train))

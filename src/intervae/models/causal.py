@@ -1,23 +1,32 @@
-"""Models that know causes: do(), counterfactuals in Pearl's three steps, and sampling under intervention, in the variables' own units."""
+"""Causal models: do(), counterfactuals in Pearl's three steps, sampling under intervention."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from intervae.causal.do import Do, interventions, propagate
+from intervae.causal.do import Action, Do, Equation, SoftAction, Values, abduct, act, predict
 from intervae.causal.graph import CausalGraph
-from intervae.models.base import Model, in_batches
+from intervae.data import Dataset, Variable
+from intervae.models.base import Model
+from intervae.models.batches import in_batches
 
 
 class CausalModel(Model):
-    """A model with a graph over its latents and a mechanism for each: z_i = mechanism_i(parents) + noise_i.
+    """A model with a graph over its latents and additive noise: z_i = f_i(parents) + noise_i.
 
-    A subclass gives `graph`, `mechanism`, `draw_noise`, and the units of its latents; the queries below are then the same for all.
+    A subclass defines `graph`, `mechanism` and `draw_noise`. A latent that has the name of a label
+    is the normalised label, so do() and measure() use the label's units.
     """
+
+    # True for generic names (z0, z1, ...): a label that happens to have one is another variable
+    anonymous_latents: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -26,78 +35,121 @@ class CausalModel(Model):
 
     @abstractmethod
     def mechanism(self, index: int, latents: Tensor) -> Tensor:
-        """What the parents alone make of variable `index`: latents (B, n, k) to (B, k)."""
+        """Return f_i of variable `index`: latents (B, n, k) to (B, k)."""
 
     @abstractmethod
     def draw_noise(self, n: int, generator: torch.Generator) -> Tensor:
-        """(n, variables, k) draws of the noises, independent between variables."""
+        """Draw the noises (n, variables, k), independent between variables."""
 
+    # ---- units --------------------------------------------------------------------------------
     def to_units(self, index: int, latent: Tensor) -> Tensor:
-        """One variable's latent (B, k) to its value (B,) in its own units."""
-        return latent.mean(-1)
+        """Convert one variable's latent (B, k) to its value (B,).
+
+        The value is in the units of the label of the same name, else the mean of the latent.
+        """
+        variable, value = self._label(index), latent.mean(-1)
+        return value if variable is None else variable.denormalise(value)
 
     def from_units(self, index: int, value: Tensor, latent: Tensor) -> Tensor:
-        """A value (B,) in the variable's own units to a latent like `latent` (B, k)."""
+        """Convert a value (B,) to a latent like `latent` (B, k); the inverse of `to_units`."""
+        variable = self._label(index)
+        value = value if variable is None else variable.normalise(value)
         return value[:, None].expand_as(latent)
 
-    def _changed(self, index: int, change: Any, soft: bool, latent: Tensor) -> Tensor:
-        """A latent (B, k) acted on: all its dims set (hard), or moved together by as much as the value changes (soft)."""
-        before = self.to_units(index, latent)
-        after = change(before)
-        target = self.from_units(index, after, latent)
-        return latent + (target - self.from_units(index, before, latent)) if soft else target
+    def _label(self, index: int) -> Variable | None:
+        """Return the label that a latent is named after."""
+        variables = () if self.anonymous_latents else self.spec.variables
+        name = self.latent_names[index]
+        return next((variable for variable in variables if variable.name == name), None)
 
-    # ---- queries ----------------------------------------------------------------------------------------------------
+    # ---- queries ------------------------------------------------------------------------------
     @torch.no_grad()
     def measure(self, images: Any, labels: Any = None) -> Tensor:
-        """Which variables made this picture: images (B, C, H, W) to values (B, n) in the variables' own units."""
+        """Measure the variables of images (B, C, H, W): values (B, n), see `to_units`."""
         latents = self.encode(images, labels)
-        return torch.stack([self.to_units(i, latents[:, i]) for i in range(latents.shape[1])], dim=1)
-
-    @torch.no_grad()
-    def intervene(self, latents: Tensor, do: Do) -> Tensor:
-        """Latents (B, n, k) had `do` been done: abduction of the noises, action, prediction of the descendants.
-
-        A variable that is neither acted on nor a descendant of one that is keeps its latent bit for bit.
-        """
-        names, graph = self.latent_names, self.graph
-        changes = interventions(do, names, self.spec.categories)
-        noises: dict[str, Tensor] = {}
-
-        def recompute(name: str, values: dict[str, Tensor]) -> Tensor:
-            index = names.index(name)
-            if name not in noises:  # abduction: what the factual parents leave unexplained
-                noises[name] = latents[:, index] - self.mechanism(index, latents)
-            return self.mechanism(index, torch.stack([values[n] for n in names], dim=1)) + noises[name]
-
-        def action(name: str) -> Any:
-            return lambda latent: self._changed(names.index(name), changes[name], callable(do[name]), latent)
-
-        factual = {name: latents[:, i] for i, name in enumerate(names)}
-        after = propagate(factual, graph.topological_order, graph.parents, recompute, {name: action(name) for name in changes})
-        return torch.stack([after[name] for name in names], dim=1)
+        values = [self.to_units(i, latents[:, i]) for i in range(latents.shape[1])]
+        return torch.stack(values, dim=1)
 
     @torch.no_grad()
     def counterfactual(self, images: Any, do: Do, labels: Any = None) -> Tensor:
-        """The pictures (B, C, H, W) had `do` been done, everything else that made them staying as it was.
+        """Return the images (B, C, H, W) under `do`, with the noises of each image unchanged.
 
-        `do` maps a name to a number in the variable's own units, to a category, to one number per image, or to a callable of the current value.
+        Arguments:
+            do: name -> number in the variable's own units, category, one number per image, or
+                a callable of the current value.
         """
-        latents = self.encode(images, labels)
-        return self.decode(self.intervene(latents, do))
+        return self.decode(self.intervene(self.encode(images, labels), do))
+
+    @torch.no_grad()
+    def intervene(self, latents: Tensor, do: Do) -> Tensor:
+        """Return the latents (B, n, k) under `do`, by Pearl's three steps.
+
+        A variable that is neither acted on nor a descendant keeps its latent bit for bit.
+        """
+        graph, names = self.graph, self.latent_names
+        factual = dict(zip(names, latents.unbind(1), strict=True))
+        mechanism = self._mechanism_by_name(latents[:, 0])
+        noises = abduct(factual, mechanism, [name for name in names if graph.parents(name)])
+        actions = self._actions(do)
+        after = predict(
+            graph,
+            lambda name, values: mechanism(name, values) + noises[name],
+            actions,
+            factual,
+        )
+        return torch.stack([after[name] for name in factual], dim=1)
 
     @torch.no_grad()
     def sample(self, n: int, do: Do | None = None, *, seed: int | None = None) -> Tensor:
-        """`n` pictures (n, C, H, W): noises drawn, passed through the mechanisms with `do` in force, decoded."""
-        noise = self.draw_noise(n, self.sampling_generator(n, seed)).to(self.device)
-        names, graph = self.latent_names, self.graph
-        changes = interventions(do, names, self.spec.categories)
-        latents = torch.zeros_like(noise)
-        for name in graph.topological_order:
-            i = names.index(name)
-            value = self.mechanism(i, latents) + noise[:, i]
-            if name in changes:
-                value = self._changed(i, changes[name], callable(do[name]), value)  # type: ignore[index]
-            latents = latents.clone()
-            latents[:, i] = value
+        """Draw `n` images (n, C, H, W): noises, then mechanisms with `do` in force, decoded."""
+        drawn = self.draw_noise(n, self.sampling_generator(n, seed)).to(self.device)
+        noises = dict(zip(self.latent_names, drawn.unbind(1), strict=True))
+        mechanism = self._mechanism_by_name(drawn[:, 0])
+        values = predict(
+            self.graph,
+            lambda name, values: mechanism(name, values) + noises[name],
+            self._actions(do),
+        )
+        latents = torch.stack([values[name] for name in noises], dim=1)
         return in_batches(self.decode, latents)
+
+    # ---- do() on latents ----------------------------------------------------------------------
+    def _mechanism_by_name(self, like: Tensor) -> Equation:
+        """Return (name, values) -> f_i(values), (B, k); a variable without a value yet is 0."""
+        names, zero = self.latent_names, torch.zeros_like(like)
+
+        def mechanism(name: str, values: Values) -> Tensor:
+            latents = torch.stack([values.get(each, zero) for each in names], dim=1)
+            return self.mechanism(names.index(name), latents)
+
+        return mechanism
+
+    def _actions(self, do: Do | None) -> dict[str, Action]:
+        """Return the actions of `do`, which is in units, as actions on latents (B, k)."""
+        names = self.latent_names
+        actions = act(do, names, self.spec.categories)
+        return {
+            name: partial(self._act_on, names.index(name), action)
+            for name, action in actions.items()
+        }
+
+    def _act_on(self, index: int, action: Action, latent: Tensor) -> Tensor:
+        """Set all k dims of a latent (hard), or shift them by the change of its value (soft)."""
+        value = self.to_units(index, latent)
+        target = self.from_units(index, action(value), latent)
+        if isinstance(action, SoftAction):
+            return latent + (target - self.from_units(index, value, latent))
+        return target
+
+    # ---- figures ------------------------------------------------------------------------------
+    def figures(self, data: Dataset) -> dict[str, Callable[[Path], None]]:
+        """Return figures of values and interventions, if the latents are the labels of images."""
+        from intervae.models.causal_figures import draw_interventions, draw_sweep, draw_variables
+
+        if self.latent_names != data.names or data.spec.frames is not None:
+            return {}
+        return {
+            "variables.png": partial(draw_variables, self, data),
+            "interventions.png": partial(draw_interventions, self, data),
+            "sweep.png": partial(draw_sweep, self, data),
+        }

@@ -1,7 +1,8 @@
-"""InfoGAN (Chen et al., NeurIPS 2016): a GAN that keeps mutual information between a few codes and the picture, so that the codes get meaning.
+"""InfoGAN (Chen et al., NeurIPS 2016): a GAN that maximises information between codes and image.
 
-Read beside the paper: Eq. 1 the game, Eq. 3 information added to it, Eq. 5 the variational bound L_I with Q(c | x), Eq. 6 the whole. Shapes: B
-images, n latents of one dim. Reduction: sum over codes, mean over the batch.
+Eq. 1 the game, Eq. 3 the added information, Eq. 5 its variational bound L_I with Q(c | x), Eq. 6
+the objective. Shapes: B images, n latents of one dim. Reduction: sum over codes, mean over the
+batch.
 """
 
 from __future__ import annotations
@@ -15,38 +16,51 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from intervae.causal.gaussian import log_normal
-from intervae.data.base import Batch
+from intervae.data import Batch
 from intervae.errors import QueryError, UsageError
-from intervae.models.base import Model, in_batches
+from intervae.models.base import Model
+from intervae.models.batches import in_batches
 from intervae.models.phases import Phase, Player, Terms
-from intervae.nets.adversarial import SLOPE, PictureGenerator, Trunk, discriminator_loss, generator_loss, uniform
+from intervae.nets.adversarial import (
+    SLOPE,
+    DiscriminatorTrunk,
+    ImageGenerator,
+    discriminator_loss,
+    generator_loss,
+    uniform_noise,
+)
 from intervae.nets.norm import update_statistics
-from intervae.settings import at_least
+from intervae.settings import check_minimum, setting
 
 
 @dataclass(frozen=True)
 class InfoGANSettings:
-    """Settings of InfoGAN; the paper's symbol, where there is one, in brackets. Numbers are those of the authors' MNIST run."""
+    """Settings of InfoGAN, by default those of the authors' MNIST run; symbols in brackets."""
 
-    noise: int = 62  # incompressible inputs, uniform in (-1, 1) [z]
-    categories: tuple[int, ...] = (10,)  # sizes of the categorical codes; may be empty [c]
-    continuous: int = 2  # codes uniform in (-1, 1) [c]
-    info_weight: float = 1.0  # of the bound on the information, in both players' objectives [lambda]
-    channels: tuple[int, ...] = (64, 128)  # of the trunk; the generator mirrors them
-    hidden: int = 1024  # of the dense layers of trunk and generator
-    code_hidden: int = 128  # of the head that reads the codes [Q]
-    epochs: int = 50
-    batch_size: int = 128
-    generator_rate: float = 1e-3
-    discriminator_rate: float = 2e-4  # learning rate of the discriminator
-    momentum: float = 0.5  # of Adam [beta_1]
+    noise: int = setting(62, "incompressible noise inputs, uniform in (-1, 1) [z]")
+    categories: tuple[int, ...] = setting((10,), "sizes of the categorical codes; may be empty [c]")
+    continuous: int = setting(2, "number of continuous codes, uniform in (-1, 1) [c]")
+    info_weight: float = setting(1.0, "weight of the information bound in both objectives [lambda]")
+    channels: tuple[int, ...] = setting(
+        (64, 128), "channels of the discriminator; the generator mirrors them"
+    )
+    hidden: int = setting(1024, "units of the dense layers of discriminator and generator")
+    code_hidden: int = setting(128, "units of the head that predicts the codes [Q]", advanced=True)
+    epochs: int = setting(50, "maximum number of epochs")
+    batch_size: int = setting(128, "images per step")
+    generator_rate: float = setting(1e-3, "learning rate of the generator")
+    discriminator_rate: float = setting(2e-4, "learning rate of the discriminator")
+    momentum: float = setting(0.5, "beta_1 of Adam", advanced=True)
 
     def __post_init__(self) -> None:
-        at_least(self, noise=0, continuous=0, code_hidden=1)
+        check_minimum(self, noise=0, continuous=0, code_hidden=1)
         if any(size < 2 for size in self.categories):
-            raise UsageError(f"categories={','.join(map(str, self.categories))}: a categorical code needs 2 categories or more.")
+            categories = ",".join(map(str, self.categories))
+            raise UsageError(
+                f"categories={categories}: a categorical code needs 2 categories or more."
+            )
         if not self.categories and not self.continuous:
-            raise UsageError("info-gan needs a code to inform about: set continuous= or categories=.")
+            raise UsageError("info-gan needs at least one code; set continuous= or categories=.")
         if not 0 <= self.momentum < 1:
             raise UsageError(f"momentum={self.momentum} must be at least 0 and below 1.")
 
@@ -58,123 +72,162 @@ class InfoGAN(Model):
         spec: `data.spec`.
         settings: see `InfoGANSettings`.
 
-    Latents (B, n, 1): first the continuous codes c0, c1, ..., each the mean of Q(c | x); then the categorical ones, d0_0 the probability of
-    the first category of the first such code. `decode` takes them back, with the incompressible noise at its mean, 0.
-    A picture's noise is never inferred, so a reconstruction shares the picture's codes and nothing else.
+    Latents (B, n, 1): first the continuous codes c0, c1, ... as means of Q(c | x), then the
+    categorical ones, d0_0 being the probability of the first category of the first code. `decode`
+    sets the incompressible noise to its mean, 0. The noise of an image is not inferred, so a
+    reconstruction shares only the codes of the image.
     """
 
     name = "info-gan"
-    title = "InfoGAN (Chen et al. 2016): a GAN whose codes keep mutual information with the picture"
+    title = "InfoGAN (Chen et al. 2016): a GAN whose codes keep mutual information with the image"
     Settings = InfoGANSettings
     settings: InfoGANSettings
 
     def build(self) -> None:
         settings, shape = self.settings, self.spec.image_shape
         codes = settings.continuous + sum(settings.categories)
-        self.generator = PictureGenerator(settings.noise + codes, shape, settings.channels, settings.hidden)
-        self.trunk = Trunk(shape, settings.channels, settings.hidden)
+        self.generator = ImageGenerator(
+            settings.noise + codes, shape, settings.channels, settings.hidden
+        )
+        self.trunk = DiscriminatorTrunk(shape, settings.channels, settings.hidden)
         self.discriminator = nn.Linear(settings.hidden, 1)
         hidden = settings.code_hidden
-        self.code_reader = nn.Sequential(nn.Linear(settings.hidden, hidden), nn.LayerNorm(hidden), nn.LeakyReLU(SLOPE), nn.Linear(hidden, codes))
-        self.eval()  # kept statistics in every query; only the training loop switches to those of a batch
+        self.code_reader = nn.Sequential(
+            nn.Linear(settings.hidden, hidden),
+            nn.LayerNorm(hidden),
+            nn.LeakyReLU(SLOPE),
+            nn.Linear(hidden, codes),
+        )
+        self.eval()  # queries use running statistics; only training uses those of a batch
 
-    # ---- the model --------------------------------------------------------------------------------------------------
+    # ---- model -----------------------------------------------------------------------------
     def draw_codes(self, n: int, like: Tensor, generator: torch.Generator | None) -> Tensor:
-        """(n, codes): continuous ones from U(-1, 1), categorical ones as one-hot vectors of equally likely categories."""
-        parts = [uniform(n, self.settings.continuous, like=like, generator=generator)]
+        """Return (n, codes): continuous codes from U(-1, 1), categorical ones uniform one-hot."""
+        codes = [uniform_noise(n, self.settings.continuous, like=like, generator=generator)]
         for size in self.settings.categories:
-            chosen = (torch.rand(n, 1, device=like.device, generator=generator) * size).floor()
-            parts.append((torch.arange(size, device=like.device) == chosen).to(like.dtype))
-        return torch.cat(parts, dim=1)
+            category = (torch.rand(n, 1, device=like.device, generator=generator) * size).floor()
+            codes.append((torch.arange(size, device=like.device) == category).to(like.dtype))
+        return torch.cat(codes, dim=1)
 
-    def draw_inputs(self, n: int, like: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """The generator's inputs (n, noise + codes) and the codes among them."""
-        noise = uniform(n, self.settings.noise, like=like, generator=generator)
+    def draw_inputs(
+        self, n: int, like: Tensor, generator: torch.Generator | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return inputs of the generator (n, noise + codes), and the codes alone."""
+        noise = uniform_noise(n, self.settings.noise, like=like, generator=generator)
         codes = self.draw_codes(n, like, generator)
         return torch.cat([noise, codes], dim=1), codes
 
     def information(self, features: Tensor, codes: Tensor) -> Tensor:
-        """L_I of Eq. 5, (B,), in nats: log Q(c | x) + H(c), Q a unit Gaussian around each continuous code, a softmax for each categorical one."""
-        read, drawn = (self._split(part) for part in (self.code_reader(features), codes))
-        bound = (log_normal(drawn[0], read[0], 0.0) + math.log(2)).sum(1)
-        for logits, chosen, size in zip(read[1:], drawn[1:], self.settings.categories, strict=True):
-            bound = bound + (functional.log_softmax(logits, dim=1) * chosen).sum(1) + math.log(size)
+        """Return the bound L_I = log Q(c | x) + H(c) of Eq. 5 in nats, (B,).
+
+        Q is a unit Gaussian for each continuous code and a softmax for each categorical one.
+        """
+        means, *logits = self._split_codes(self.code_reader(features))
+        continuous, *categorical = self._split_codes(codes)
+        bound = (log_normal(continuous, means, 0.0) + math.log(2)).sum(1)
+        for scores, one_hot, size in zip(
+            logits, categorical, self.settings.categories, strict=True
+        ):
+            log_probability = (functional.log_softmax(scores, dim=1) * one_hot).sum(1)
+            bound = bound + log_probability + math.log(size)
         return bound
 
-    def _split(self, codes: Tensor) -> tuple[Tensor, ...]:
-        """(B, codes) to the continuous ones and each categorical one."""
+    def _split_codes(self, codes: Tensor) -> tuple[Tensor, ...]:
+        """Split (B, codes) into the continuous codes and each categorical one."""
         return codes.split([self.settings.continuous, *self.settings.categories], dim=1)
 
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """The generator's side of Eq. 6: -log D(G(z, c)) - lambda L_I."""
+        """Return the generator's side of Eq. 6: -log D(G(z, c)) - lambda L_I."""
         images = batch["images"]
         inputs, codes = self.draw_inputs(len(images), images, generator)
         features = self.trunk(self.generator(inputs))
         adversarial = generator_loss(self.discriminator(features)).mean()
-        information = self.information(features, codes).mean()
-        return {"loss": adversarial - self.settings.info_weight * information, "adversarial": adversarial, "information": information}
+        return self._objective(adversarial, features, codes)
 
-    def discriminator_objective(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """The discriminator's side of Eq. 6: -log D(x) - log(1 - D(G(z, c))) - lambda L_I."""
+    def discriminator_objective(
+        self, batch: Batch, generator: torch.Generator | None = None
+    ) -> Terms:
+        """Return the other side of Eq. 6: -log D(x) - log(1 - D(G(z, c))) - lambda L_I."""
         images = batch["images"]
         inputs, codes = self.draw_inputs(len(images), images, generator)
         with torch.no_grad():
-            pictures = self.generator(inputs)
-        features = self.trunk(pictures)
-        adversarial = discriminator_loss(self.discriminator(self.trunk(images)), self.discriminator(features)).mean()
-        information = self.information(features, codes).mean()
-        return {"loss": adversarial - self.settings.info_weight * information, "adversarial": adversarial, "information": information}
+            generated = self.generator(inputs)
+        features = self.trunk(generated)
+        adversarial = discriminator_loss(
+            self.discriminator(self.trunk(images)), self.discriminator(features)
+        ).mean()
+        return self._objective(adversarial, features, codes)
 
-    # ---- training ---------------------------------------------------------------------------------------------------
+    def _objective(self, adversarial: Tensor, features: Tensor, codes: Tensor) -> Terms:
+        information = self.information(features, codes).mean()
+        return {
+            "loss": adversarial - self.settings.info_weight * information,
+            "adversarial": adversarial,
+            "information": information,
+        }
+
+    # ---- training --------------------------------------------------------------------------
     def phases(self) -> list[Phase]:
-        """Two players in turn; Q moves with both, as L_I is in both objectives."""
+        """Discriminator and generator in turn; both train Q, as L_I is in both objectives."""
         settings, betas = self.settings, (self.settings.momentum, 0.999)
-        against = Player(
+        discriminator = Player(
             self.discriminator_objective,
             ("trunk.", "discriminator.", "code_reader."),
             "discriminator",
             learning_rate=settings.discriminator_rate,
             betas=betas,
         )
-        for_it = Player(self.loss, ("generator.", "code_reader."), "generator", learning_rate=settings.generator_rate, betas=betas)
+        generator = Player(
+            self.loss,
+            ("generator.", "code_reader."),
+            "generator",
+            learning_rate=settings.generator_rate,
+            betas=betas,
+        )
         return [
             Phase(
                 "game",
-                (against, for_it),
+                (discriminator, generator),
                 epochs=settings.epochs,
                 batch_size=settings.batch_size,
                 after_step=lambda: update_statistics(self.generator),
             )
         ]
 
-    # ---- queries ----------------------------------------------------------------------------------------------------
+    # ---- queries ---------------------------------------------------------------------------
     @property
     def latent_names(self) -> tuple[str, ...]:
         continuous = [f"c{i}" for i in range(self.settings.continuous)]
-        return (*continuous, *(f"d{i}_{j}" for i, size in enumerate(self.settings.categories) for j in range(size)))
+        categorical = [
+            f"d{i}_{j}" for i, size in enumerate(self.settings.categories) for j in range(size)
+        ]
+        return (*continuous, *categorical)
 
-    def read_codes(self, images: Tensor) -> Tensor:
-        """Q(c | x) of pictures (B, C, H, W): means and probabilities, (B, n)."""
-        continuous, *categorical = self._split(self.code_reader(self.trunk(images)))
+    def predict_codes(self, images: Tensor) -> Tensor:
+        """Images (B, C, H, W) to means and probabilities of Q(c | x), (B, n)."""
+        continuous, *categorical = self._split_codes(self.code_reader(self.trunk(images)))
         return torch.cat([continuous, *(logits.softmax(1) for logits in categorical)], dim=1)
 
     @torch.no_grad()
     def encode(self, images: Any, labels: Any = None) -> Tensor:
-        """Images (B, C, H, W) to the means of Q(c | x), (B, n, 1); see the class for their order."""
-        return in_batches(self.read_codes, self.as_images(images))[..., None]
+        """Images (B, C, H, W) to codes (B, n, 1); see the class for their order."""
+        return in_batches(self.predict_codes, self.as_images(images))[..., None]
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:
-        """Codes (B, n, 1) to pictures, with the incompressible noise at its mean."""
+        """Codes (B, n, 1) to images (B, C, H, W), with the incompressible noise at its mean."""
         codes = self.as_latents(latents)
         if codes.shape[2] != 1:
-            raise QueryError(f"the codes of {self.name} have one dim each, these have {codes.shape[2]}; give them as (images, codes, 1).")
+            raise QueryError(
+                f"the codes of {self.name} have one dim each, not {codes.shape[2]}; "
+                "give them as (images, codes, 1)."
+            )
         noise = codes.new_zeros(len(codes), self.settings.noise)
         return in_batches(self.generator, torch.cat([noise, codes[..., 0]], dim=1))
 
     @torch.no_grad()
     def sample(self, n: int, do: Any = None, *, seed: int | None = None) -> Tensor:
-        """`n` pictures (n, C, H, W) from noise and codes drawn at random; it knows no causes, so `do` must be empty."""
-        self.refuse_do(do)
+        """Return `n` images (n, C, H, W) of random noise and codes; `do` must be empty."""
+        self.check_no_do(do)
         inputs, _ = self.draw_inputs(n, torch.zeros(()), self.sampling_generator(n, seed))
         return in_batches(self.generator, inputs.to(self.device))

@@ -1,7 +1,7 @@
-"""Training as a list of phases: each names its players, and each player its loss and its parameters, so that one loop serves every model.
+"""Training as a list of phases, each with players that minimise a loss over some parameters.
 
-One player is ordinary training; two are adversarial training, taking turns on the same batch. A phase without players only
-prepares something (a graph learned from the labels, images encoded once).
+One player is ordinary training; two take turns on the same batch, as in adversarial training. A
+phase without players only prepares something, such as a graph learned from the labels.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from intervae.data.base import Batch, Dataset
+from intervae.data import Batch, Dataset
 
-Terms = dict[str, Tensor]  # named 0-dim tensors; the entry "loss" is what is minimised
+Terms = dict[str, Tensor]  # named 0-dim tensors; the entry "loss" is minimised
 Loss = Callable[[Batch, torch.Generator | None], Terms]
 Optimiser = Literal["adam", "adamw", "muon", "adagrad", "rmsprop", "sgd"]
 Schedule = Literal["constant", "cosine", "exponential"]
@@ -23,12 +23,17 @@ Schedule = Literal["constant", "cosine", "exponential"]
 
 @dataclass(frozen=True)
 class Player:
-    """Who learns what.
+    """A loss and the parameters that minimise it.
 
     Arguments:
-        loss: a pure function of (the model's parameters and buffers, batch, generator); `batch["step"]` is the step within the
-            phase as a 0-dim tensor, for schedules inside the loss.
-        parameters: prefixes of the names of the parameters that move; ("",) moves all of them.
+        loss: pure function of (parameters and buffers of the model, batch, generator).
+            `batch["step"]` is the step within the phase, a 0-dim tensor, for schedules in the loss.
+        parameters: prefixes of the names of the trained parameters; ("",) is all of them.
+        betas: of Adam, AdamW and the AdamW part of Muon; `epsilon` likewise.
+        prefix_rates: (name prefix, learning rate) of parameters that form groups of their own.
+        clip: largest gradient norm, of each group separately; with Muon, of weight matrices and
+            of other parameters separately.
+        steps: steps of this player on each batch.
     """
 
     loss: Loss
@@ -36,29 +41,32 @@ class Player:
     name: str = "model"
     optimiser: Optimiser = "adam"
     learning_rate: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.999)  # of adam, adamw and what muon leaves to adamw
-    epsilon: float = 1e-8  # of the same
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
     weight_decay: float = 0.0
-    own_rates: tuple[tuple[str, float], ...] = ()  # of parameters whose names begin so; their gradient is clipped by itself
-    clip: float | None = None  # largest norm of the gradient; with muon, of that of weight matrices and of that of all others
-    steps: int = 1  # of this player per batch
+    prefix_rates: tuple[tuple[str, float], ...] = ()
+    clip: float | None = None
+    steps: int = 1
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of training.
+    """A part of the training with its own players, data and stopping rule.
 
     Arguments:
         epochs: passes over the training split.
-        schedule: of every player's learning rate over the phase: `cosine` falls to nearly zero after a short warm-up, `exponential` is
-            multiplied by `decay` after every epoch.
-        prepare: called with (data, seed) before the first step, and again when a run resumes inside the phase; what it returns, if
-            anything, is the data of this phase. It must be deterministic and read no parameter that the phase itself trains.
-        after_step: called after the players' steps on a batch, to change buffers without gradients (moving averages, codebooks); tensor
-            operations only, as it is captured with the step.
-        after_epoch: called with the epoch's mean terms; may change buffers (dual updates); returning True ends the phase.
-        patience: stop after so many epochs without a better validation loss; None goes on to the end.
-        keep_best: end the phase with the weights of the best validation loss.
+        schedule: learning rate of every player over the phase: `cosine` falls to nearly zero after
+            a short warm-up, `exponential` is multiplied by `decay` after every epoch.
+        prepare: called with (data, seed) before the first step, and again if a run resumes inside
+            the phase. It may return the data of this phase. It must be deterministic and must not
+            read parameters that the phase trains.
+        replaces_data: whether `prepare` returns the data of this phase.
+        after_step: called after the steps on a batch, to update buffers without gradients, such as
+            moving averages and codebooks. Tensor operations only: it is captured with the step.
+        after_epoch: called with the mean terms of the epoch; may update buffers, such as dual
+            variables. A return value of True ends the phase.
+        patience: epochs without a better validation loss after which the phase ends; None: never.
+        keep_best: whether the phase ends with the weights of the best validation loss.
     """
 
     name: str
@@ -68,6 +76,7 @@ class Phase:
     schedule: Schedule = "constant"
     decay: float = 1.0
     prepare: Callable[[Dataset, int], Dataset | None] | None = None
+    replaces_data: bool = False
     after_step: Callable[[], None] | None = None
     after_epoch: Callable[[Mapping[str, float]], bool | None] | None = None
     patience: int | None = None

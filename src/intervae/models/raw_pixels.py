@@ -1,4 +1,4 @@
-"""Raw pixels as a representation: every pixel value is a latent of its own, a floor for the metrics of disentanglement."""
+"""Raw pixels as a representation, a baseline for metrics: every pixel value is a latent."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from intervae.data.base import Batch, Dataset
-from intervae.models.base import Model, in_batches
-from intervae.models.linear import CHUNK, gaussian_misfit
+from intervae.data import Batch, Dataset
+from intervae.models.base import Model
+from intervae.models.batches import in_batches
+from intervae.models.linear import CHUNK, unit_gaussian_nll
 from intervae.models.phases import Phase, Terms
 
 
 @dataclass(frozen=True)
 class RawPixelsSettings:
-    """Raw pixels have none."""
+    """Raw pixels have no settings."""
 
 
 class RawPixels(Model):
-    """The picture is its own code: latents p0, p1, ... are the P pixel values, channel by channel and row by row.
+    """The identity: latents p0, p1, ... are the P pixel values by channel, row and column.
 
-    It reconstructs everything and explains nothing: what it scores on a metric costs no learning. `sample` draws every pixel for itself from
-    a normal with the training pixels' mean and standard deviation.
+    `sample` draws every pixel independently from a normal distribution with the mean and standard
+    deviation of the training images.
     """
 
     name = "raw-pixels"
-    title = "raw pixels: the picture as its own representation, a floor for metrics"
-    learns = False
+    title = "raw pixels: the image as its own representation, a baseline for metrics"
     Settings: ClassVar[type] = RawPixelsSettings
     settings: RawPixelsSettings
 
@@ -43,19 +43,21 @@ class RawPixels(Model):
 
     @torch.no_grad()
     def measure_pixels(self, data: Dataset, seed: int) -> None:
-        """Mean and standard deviation of every pixel over the training split."""
+        """Store mean and standard deviation of every pixel over the training split."""
         sums = torch.zeros(2, *self.mean.shape, dtype=torch.float64, device=data.train.device)
         for rows in torch.arange(len(data.train), device=data.train.device).split(CHUNK):
             pixels = data.train.batch(rows)["images"].flatten(1)
-            sums += torch.stack([pixels.sum(0, dtype=torch.float64), pixels.square().sum(0, dtype=torch.float64)])
+            sums += torch.stack(
+                [pixels.sum(0, dtype=torch.float64), pixels.square().sum(0, dtype=torch.float64)]
+            )
         mean, square = sums / len(data.train)
         self.mean.copy_(mean)
         self.std.copy_((square - mean.square()).clamp(min=0).sqrt())
 
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """-log p(x | z) under a Gaussian likelihood of unit variance: that of no error at all; nothing is trained by it."""
-        misfit = gaussian_misfit(batch["images"], batch["images"]).mean()
-        return {"loss": misfit, "reconstruction": misfit}
+        """Return -log p(x | z) of a unit Gaussian without error; it is never minimised."""
+        reconstruction = unit_gaussian_nll(batch["images"], batch["images"]).mean()
+        return {"loss": reconstruction, "reconstruction": reconstruction}
 
     @property
     def latent_names(self) -> tuple[str, ...]:
@@ -68,11 +70,15 @@ class RawPixels(Model):
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:
-        return in_batches(lambda part: part.flatten(1).clamp(0, 1).unflatten(1, self.spec.image_shape), self.as_latents(latents))
+        """Pixel values (B, C H W, 1) to images (B, C, H, W), clipped to [0, 1]."""
+        return in_batches(
+            lambda chunk: chunk.flatten(1).clamp(0, 1).unflatten(1, self.spec.image_shape),
+            self.as_latents(latents),
+        )
 
     @torch.no_grad()
     def sample(self, n: int, do: Any = None, *, seed: int | None = None) -> Tensor:
-        """`n` pictures (n, C, H, W) of independent pixels; it knows no causes, so `do` must be empty."""
-        self.refuse_do(do)
-        noise = torch.randn(n, len(self.mean), generator=self.sampling_generator(n, seed)).to(self.device)
-        return self.decode((self.mean + self.std * noise)[..., None])
+        """Return `n` images (n, C, H, W) of independent pixels; `do` must be empty."""
+        self.check_no_do(do)
+        noise = torch.randn(n, len(self.mean), generator=self.sampling_generator(n, seed))
+        return self.decode((self.mean + self.std * noise.to(self.device))[..., None])

@@ -1,4 +1,4 @@
-"""The VAE with its random weights: what an architecture alone, without any learning, scores on a metric."""
+"""A VAE with random weights, a baseline for metrics of representations."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from intervae.models.vae import VAE
 
 
 class UntrainedVAE(VAE):
-    """A VAE that is never trained; `fit` draws its weights from the seed and leaves them.
+    """VAE that is never trained; `fit` only draws its weights from the seed.
 
-    Its settings are those of `vae`, so that both can be given the same; those of the training do nothing.
+    It takes the settings of `vae`; those of the training have no effect.
     """
 
     name = "untrained-vae"
-    title = "untrained VAE: random weights, a floor for metrics"
-    learns = False
+    title = "untrained VAE: random weights, a baseline for metrics"
 
     def phases(self) -> list[Phase]:
         return []

@@ -1,0 +1,1 @@
+"""Neural networks for images, latents and graphs, without any model's loss."""

@@ -1,4 +1,7 @@
-"""Batch normalisation whose forward pass changes nothing: a loss stays a pure function, and a step can be captured or vmapped."""
+"""Batch normalisation without side effects in the forward pass.
+
+A loss that uses it stays a pure function, so a step can be captured as a CUDA graph or vmapped.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 EPSILON = 1e-5  # added to variances
-MOMENTUM = 0.1  # how far the kept statistics move towards the last batch's
+MOMENTUM = 0.1  # of the running statistics
 
 
 class BatchNorm(nn.Module):
-    """(B, features, ...) normalised over all axes but axis 1: by the batch's statistics in training, by the kept ones in eval mode.
+    """Normalise (B, features, ...) over all axes but axis 1.
 
-    Unlike torch's own layer it never writes to its buffers in `forward`; `update_statistics` does, after a step, from what the last
-    batch had, and `measure_statistics` replaces them by those of whole data.
+    Training uses the statistics of the batch, evaluation the running statistics. Unlike torch's
+    layer, `forward` does not update the running statistics: `update_statistics` does after a step,
+    and `measure_statistics` replaces them by those of a whole data set.
     """
 
     mean: Tensor
@@ -29,56 +33,76 @@ class BatchNorm(nn.Module):
         self.shift = nn.Parameter(torch.zeros(features))
         self.register_buffer("mean", torch.zeros(features))
         self.register_buffer("variance", torch.ones(features))
-        self.seen: tuple[Tensor, Tensor] | None = None  # mean and 1 / standard deviation of the last batch in training; not saved
+        # (mean, 1 / standard deviation) of the last training batch; not saved
+        self.batch_statistics: tuple[Tensor, Tensor] | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
-            return functional.batch_norm(inputs, self.mean, self.variance, self.gain, self.shift, False, 0.0, EPSILON)
-        # without running statistics nothing is written, and the batch's own come back beside the result
-        output, mean, inverse_std = torch.native_batch_norm(inputs, self.gain, self.shift, None, None, True, 0.0, EPSILON)
-        self.seen = mean.detach(), inverse_std.detach()
+            return functional.batch_norm(
+                inputs, self.mean, self.variance, self.gain, self.shift, False, 0.0, EPSILON
+            )
+        # without running statistics nothing is written, and those of the batch are returned
+        output, mean, inverse_std = torch.native_batch_norm(
+            inputs, self.gain, self.shift, None, None, True, 0.0, EPSILON
+        )
+        self.batch_statistics = mean.detach(), inverse_std.detach()
         return output
 
 
-def normalisers(module: nn.Module) -> list[BatchNorm]:
-    return [part for part in module.modules() if isinstance(part, BatchNorm)]
+def batch_norm_layers(module: nn.Module) -> list[BatchNorm]:
+    """Return the BatchNorm layers of a module, in order."""
+    return [layer for layer in module.modules() if isinstance(layer, BatchNorm)]
 
 
 @torch.no_grad()
 def update_statistics(module: nn.Module) -> None:
-    """Move every layer's kept statistics towards those of its last batch; belongs into `Phase.after_step`."""
-    layers = [layer for layer in normalisers(module) if layer.seen is not None]
+    """Move the running statistics towards those of the last batch; for `Phase.after_step`."""
+    layers = [layer for layer in batch_norm_layers(module) if layer.batch_statistics is not None]
     if layers:
-        means, variances = _seen(layers)
-        # one kernel for all layers, not one each
+        means, variances = _last_batch(layers)
+        # one kernel for all layers
         torch._foreach_lerp_([layer.mean for layer in layers], means, MOMENTUM)
         torch._foreach_lerp_([layer.variance for layer in layers], variances, MOMENTUM)
 
 
-def _seen(layers: list[BatchNorm]) -> tuple[list[Tensor], list[Tensor]]:
-    """Means and variances of the last batch."""
-    means = [layer.seen[0].to(layer.mean.dtype) for layer in layers if layer.seen is not None]
-    inverse_stds = [layer.seen[1].to(layer.mean.dtype) for layer in layers if layer.seen is not None]
+def _last_batch(layers: list[BatchNorm]) -> tuple[list[Tensor], list[Tensor]]:
+    """Return means and variances of the last batch, one tensor per layer that has them."""
+    pairs = [
+        (layer.batch_statistics, layer.mean.dtype)
+        for layer in layers
+        if layer.batch_statistics is not None
+    ]
+    means = [statistics[0].to(dtype) for statistics, dtype in pairs]
+    inverse_stds = [statistics[1].to(dtype) for statistics, dtype in pairs]
     variances = torch._foreach_pow(inverse_stds, -2)
     torch._foreach_sub_(variances, EPSILON)
     return means, list(variances)
 
 
 @torch.no_grad()
-def measure_statistics(module: nn.Module, run: Callable[[Any], Any], batches: Iterable[Any]) -> None:
-    """Replace every layer's kept statistics by those over `batches` of equal size, each passed to `run` with the layers in training mode.
+def measure_statistics(
+    module: nn.Module, run: Callable[[Any], Any], batches: Iterable[Any]
+) -> None:
+    """Replace the running statistics of every layer by those over all batches.
 
-    The variance of everything is the mean of the batches' variances and the variance of their means.
+    The total variance is the mean of the batches' variances plus the variance of their means.
+
+    Arguments:
+        run: called with each batch while the layers are in training mode.
+        batches: of equal size.
     """
-    layers = normalisers(module)
-    sums = [torch.zeros(3, *layer.mean.shape, dtype=torch.float64, device=layer.mean.device) for layer in layers]
+    layers = batch_norm_layers(module)
+    sums = [
+        torch.zeros(3, *layer.mean.shape, dtype=torch.float64, device=layer.mean.device)
+        for layer in layers
+    ]
     was_training = module.training
     module.train()
     count = 0
     for batch in batches:
         run(batch)
         count += 1
-        for total, mean, variance in zip(sums, *_seen(layers), strict=True):
+        for total, mean, variance in zip(sums, *_last_batch(layers), strict=True):
             total += torch.stack([mean.double(), mean.double().square(), variance.double()])
     module.train(was_training)
     for total, layer in zip(sums, layers, strict=True) if count else ():

@@ -1,6 +1,25 @@
-"""What a run shows of itself when it is done: its pictures, and for CMCL a page with what was found and how far to trust it."""
+"""Figures of a finished run, and for CMCL a report of links, confidence and diagnostics.
 
-from intervae.report.page import tells_of, write_report
-from intervae.report.pictures import SHOWN, SHOWN_CLIPS, frames_of, write_figures
+run_figures.py      figures of any run
+page.py             report.html of a CMCL run, with link_sections.py, link_figures.py, svg.py,
+                    markup.py and stylesheet.py
+findings.py         the numbers of the report, with encoded_table.py and confidence.py
+diagnostics.py      checks of assumptions, with column_dependence.py
+"""
 
-__all__ = ["SHOWN", "SHOWN_CLIPS", "frames_of", "tells_of", "write_figures", "write_report"]
+from intervae.report.page import can_report, write_report
+from intervae.report.run_figures import (
+    FIGURE_CLIPS,
+    FIGURE_IMAGES,
+    clip_frames,
+    write_figures,
+)
+
+__all__ = [
+    "FIGURE_CLIPS",
+    "FIGURE_IMAGES",
+    "can_report",
+    "clip_frames",
+    "write_figures",
+    "write_report",
+]

@@ -1,4 +1,10 @@
-"""Training: one plain loop over a model's phases."""
+"""Training of models: `fit` runs the phases of a model in one loop.
+
+loop.py: `fit`. run_folder.py: new and resumed run folders. stepper.py: the steps of a phase.
+optimisers.py: optimisers and learning rates. validation.py: checks and validation losses.
+checkpoint.py: saved state. logging.py: metrics.jsonl, TensorBoard, progress.
+concurrent_runs.py: several runs on one GPU.
+"""
 
 from intervae.training.loop import Result, fit
 from intervae.training.options import Options, choose_device

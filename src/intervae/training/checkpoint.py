@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file with weights, best weights, optimisers and progress, written to a temporary name and renamed."""
+"""Checkpoints: one safetensors file with weights, best weights, optimiser state and progress."""
 
 from __future__ import annotations
 
@@ -13,30 +13,43 @@ from torch import Tensor
 from intervae.errors import RunError
 from intervae.files import write_bytes
 
+TensorGroups = dict[str, dict[str, Tensor]]  # model, best, optimiser -> name -> tensor
+
 
 @dataclass
 class Progress:
-    """Where training stands; every epoch is a function of this, the tensors and the seed, so nothing else is kept."""
+    """Position in the training.
+
+    Every epoch is a function of this, the tensors and the seed, so nothing else is stored.
+    """
 
     phase: int = 0
-    epoch: int = 0  # epochs done in the phase
-    best: float | None = None
+    epoch: int = 0  # finished epochs of the phase
+    best: float | None = None  # validation loss
     best_epoch: int = 0
-    log_bytes: int = 0  # length of metrics.jsonl at this point: a resumed run cuts it there
+    log_bytes: int = 0  # length of metrics.jsonl, to which a resumed run truncates it
     seconds: float = 0.0
     finished: bool = False
 
 
-def save_checkpoint(path: Path, progress: Progress, groups: dict[str, dict[str, Tensor]]) -> None:
-    """`groups`: model, best, optimiser -> name -> tensor."""
-    tensors = {f"{group}/{name}": tensor.detach().cpu().contiguous() for group, named in groups.items() for name, tensor in named.items()}
+def save_checkpoint(path: Path, progress: Progress, groups: TensorGroups) -> None:
+    """Write a checkpoint to a temporary file, then rename it."""
+    tensors = {
+        f"{group}/{name}": tensor.detach().cpu().contiguous()
+        for group, named in groups.items()
+        for name, tensor in named.items()
+    }
     write_bytes(path, save(tensors, metadata={"progress": json.dumps(asdict(progress))}))
 
 
-def load_checkpoint(path: Path) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
+def load_checkpoint(path: Path) -> tuple[Progress, TensorGroups]:
+    """Return the progress and the tensors of a checkpoint; a damaged one raises a RunError."""
     if not path.is_file():
-        raise RunError(f"{path.parent.parent} has no checkpoint to resume from; start it again with --overwrite.")
-    groups: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimiser": {}}
+        raise RunError(
+            f"{path.parent.parent} has no checkpoint to resume from; start it again with "
+            "--overwrite."
+        )
+    groups: TensorGroups = {"model": {}, "best": {}, "optimiser": {}}
     try:
         with safe_open(path, framework="pt") as file:
             progress = Progress(**json.loads(file.metadata()["progress"]))

@@ -1,7 +1,8 @@
-"""dSprites (Matthey et al. 2017): 3 shapes x 6 scales x 40 orientations x 32 x 32 positions, one black-and-white 64 x 64 picture of each.
+"""dSprites (Matthey et al. 2017): 737,280 black-and-white 64 x 64 images on a complete grid.
 
-The 737,280 pictures are 3 GB; the file is unpacked piece by piece and kept as bits in one array of 377 MB, in the order training,
-validation, test, so that the splits are slices of it and the grid looks pictures up in the same memory.
+The factors are 3 shapes, 6 scales, 40 orientations and 32 x 32 positions. The images are stored as
+bits in one array of 377 MB, in the order training, validation, test, so that the splits are slices
+of it and the grid looks images up in the same memory.
 """
 
 from __future__ import annotations
@@ -14,19 +15,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from intervae.data.base import Dataset, Variable, split_rows
-from intervae.data.images import check_memory, progress
-from intervae.data.readers.files import Home, Npy, choose_rows, open_npz, read_array
-from intervae.data.readers.packed import PackedSplit, unpack_bits
+from intervae.data.build import consecutive_slices, split_rows
+from intervae.data.dataset import Dataset
+from intervae.data.memory import check_memory
+from intervae.data.progress import progress
+from intervae.data.readers.archives import NpzArray, open_npz
+from intervae.data.readers.file_source import FileSource, choose_rows
+from intervae.data.readers.packed_bits import PackedSplit, unpack_bits
+from intervae.data.variables import Variable
 from intervae.errors import DataError, QueryError, unknown
 
-HOME = Home("dSprites", "dsprites", "deepmind/dsprites-dataset on GitHub")
+SOURCE = FileSource("dSprites", "dsprites", "deepmind/dsprites-dataset on GitHub")
 FILES = {
-    "full": ("dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz", "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.rebuilt.npz"),
+    "full": (
+        "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz",
+        "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.rebuilt.npz",
+    ),
     "downsampled": ("dsprites_downsampled.npz",),
 }
 SIDE = 64  # pixels
-AT_ONCE = 4096  # pictures, 16 MB
+CHUNK = 4096  # images read at a time, 16 MB
 VARIABLES = (
     Variable("shape", "categorical", categories=("square", "ellipse", "heart")),
     Variable("scale"),
@@ -36,34 +44,52 @@ VARIABLES = (
 )
 
 
-def dsprites(*, file: str = "full", samples: int | None = None, validation: float = 0.1, test: float = 0.2, seed: int = 0) -> Dataset:
+def dsprites(
+    *,
+    file: str = "full",
+    samples: int | None = None,
+    validation: float = 0.1,
+    test: float = 0.2,
+    seed: int = 0,
+) -> Dataset:
     """Read dSprites.
 
     Arguments:
-        file: "full", or "downsampled" for the factorial subset dsprites_downsampled.npz with fewer orientations and positions.
-        samples: keep only this many pictures, drawn at random; the data set then has no `grid`.
+        file: "full", or "downsampled" for dsprites_downsampled.npz, a grid with fewer orientations
+            and positions.
+        samples: number of images, drawn at random; default all. With it the data set has no
+            `grid`.
         validation, test, seed: random splits.
     """
     path = _path(file)
     factor_values = _read_factors(path)
     n = math.prod(len(values) for values in factor_values)
-    chosen = choose_rows(n, samples, seed)
-    parts = [chosen[part] for part in split_rows(len(chosen), validation=validation, test=test, seed=seed)]
-    order = np.concatenate(parts)
+    rows = choose_rows(n, samples, seed)
+    splits = split_rows(len(rows), validation=validation, test=test, seed=seed)
+    order = rows[np.concatenate(splits)]
     position = np.full(n, -1)
     position[order] = np.arange(len(order))
     bits = _read_bits(path, position)
     grid = DspritesGrid(bits, torch.from_numpy(position), factor_values)
     table = grid.values(grid.classes(order))
     labels = torch.as_tensor(table, dtype=torch.float32)
-    ends = np.cumsum([len(part) for part in parts])
-    splits = [PackedSplit(bits=bits[end - len(part) : end], labels=labels[end - len(part) : end]) for part, end in zip(parts, ends, strict=True)]
-    variables = tuple(v.measured_on(table[: len(parts[0]), i]) for i, v in enumerate(VARIABLES))
-    return Dataset("dsprites", splits[0], splits[1], splits[2], variables=variables, grid=grid if samples is None else None)
+    train, held_out, test_split = (
+        PackedSplit(bits=bits[part], labels=labels[part]) for part in consecutive_slices(splits)
+    )
+    return Dataset(
+        "dsprites",
+        train,
+        held_out,
+        test_split,
+        variables=tuple(
+            v.with_scale_of(table[: len(splits[0]), i]) for i, v in enumerate(VARIABLES)
+        ),
+        grid=grid if samples is None else None,
+    )
 
 
 def dsprites_grid(*, file: str = "full") -> DspritesGrid:
-    """All of dSprites as a table of pictures, without splits; `load_data("dsprites").grid` is the same in another order of memory."""
+    """Return all of dSprites as a lookup of images, without splits."""
     path = _path(file)
     factor_values = _read_factors(path)
     position = np.arange(math.prod(len(values) for values in factor_values))
@@ -71,19 +97,22 @@ def dsprites_grid(*, file: str = "full") -> DspritesGrid:
 
 
 class DspritesGrid:
-    """The picture of any combination of factors, as a metric asks that holds one factor and draws the others.
+    """Lookup of the image of any combination of factors.
 
-    A combination is a row of five classes (shape, scale, orientation, position x, position y), each counted from 0.
+    A combination is a row of five classes (shape, scale, orientation, position x, position y),
+    each counted from 0.
 
     Arguments:
-        bits: (N, 1, 64, 8) uint8, the packed pictures in any order.
-        position: (N,) where in `bits` the picture of each row of the file is.
+        bits: (N, 1, 64, 8) uint8, the packed images in any order.
+        position: (N,) where in `bits` the image of each row of the file is.
         factor_values: for each factor the value of each class, in the variable's own units.
     """
 
     names = tuple(variable.name for variable in VARIABLES)
 
-    def __init__(self, bits: Tensor, position: Tensor, factor_values: tuple[np.ndarray, ...]) -> None:
+    def __init__(
+        self, bits: Tensor, position: Tensor, factor_values: tuple[np.ndarray, ...]
+    ) -> None:
         self.bits, self.position, self.factor_values = bits, position, factor_values
 
     @property
@@ -97,85 +126,120 @@ class DspritesGrid:
         return DspritesGrid(self.bits.to(device), self.position.to(device), self.factor_values)
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """(n, 5) classes, each drawn uniformly and independently."""
+        """Return (n, 5) classes, each drawn uniformly and independently."""
         return rng.integers(0, self.factor_sizes, (n, len(self.names)))
 
     def rows(self, classes: Any) -> np.ndarray:
-        """(N, 5) classes to the row (N,) of each picture in the file, the inverse of `classes`."""
+        """Return the row (N,) in the file of classes (N, 5): the inverse of `classes`."""
         return np.ravel_multi_index(tuple(self._checked(classes).T), self.factor_sizes)
 
     def classes(self, rows: Any) -> np.ndarray:
-        """Rows (N,) of the file to classes (N, 5)."""
+        """Return the classes (N, 5) of rows (N,) of the file."""
         return np.stack(np.unravel_index(np.asarray(rows), self.factor_sizes), axis=1)
 
     def values(self, classes: Any) -> np.ndarray:
-        """(N, 5) classes to (N, 5) labels in the variables' own units; a shape is its code."""
+        """Return labels (N, 5) in the variables' own units; a shape is its code."""
         checked = self._checked(classes)
-        return np.stack([values[checked[:, i]] for i, values in enumerate(self.factor_values)], axis=1)
+        return np.stack(
+            [values[checked[:, i]] for i, values in enumerate(self.factor_values)], axis=1
+        )
 
     def images(self, classes: Any) -> Tensor:
-        """(N, 5) classes to (N, 1, 64, 64) uint8 of 0 and 255, on the device of the grid."""
+        """Return (N, 1, 64, 64) uint8 of 0 and 255, on the device of the grid."""
         rows = torch.as_tensor(self.rows(classes), device=self.position.device)
         return unpack_bits(self.bits[self.position[rows]]).mul_(255)
 
     def _checked(self, classes: Any) -> np.ndarray:
-        given = np.asarray(classes.detach().cpu() if isinstance(classes, Tensor) else classes)
-        whole = given.astype(np.int64)
-        if given.ndim != 2 or given.shape[1] != len(self.names) or not (whole == given).all():
-            raise QueryError(f"classes must be whole numbers of shape (N, {len(self.names)}), one column for each of {', '.join(self.names)}.")
-        if ((whole < 0) | (whole >= self.factor_sizes)).any():
-            raise QueryError(f"classes are counted from 0 and must be below {self.factor_sizes} ({', '.join(self.names)}).")
-        return whole
+        """Return classes (N, 5) as integers, or raise an error."""
+        values = np.asarray(classes.detach().cpu() if isinstance(classes, Tensor) else classes)
+        integers = values.astype(np.int64)
+        if values.ndim != 2 or values.shape[1] != len(self.names) or (integers != values).any():
+            raise QueryError(
+                f"classes must be whole numbers of shape (N, {len(self.names)}), "
+                f"one column for each of {', '.join(self.names)}."
+            )
+        if ((integers < 0) | (integers >= self.factor_sizes)).any():
+            raise QueryError(
+                f"classes are counted from 0 and must be below {self.factor_sizes} "
+                f"({', '.join(self.names)})."
+            )
+        return integers
 
 
-# ---- the file -------------------------------------------------------------------------------------------------------------
+# ---- the file -------------------------------------------------------------------------------
 def _path(file: str) -> Path:
     if file not in FILES:
         raise unknown("file of dsprites", file, FILES)
-    return HOME.need(*FILES[file])
+    return SOURCE.require(*FILES[file])
 
 
 def _read_factors(path: Path) -> tuple[np.ndarray, ...]:
-    """The values of each factor's classes, after a check that the rows are the complete grid in order; a shape's value is its code."""
-    with open_npz(HOME, path) as array:
-        classes, values = _factors(array("latents_classes"), "iu"), _factors(array("latents_values"), "iuf")
+    """Return the values of each factor's classes; the rows must be the complete grid in order."""
+    with open_npz(SOURCE, path) as open_array:
+        classes = _read_table(open_array("latents_classes"), "iu")
+        values = _read_table(open_array("latents_values"), "iuf")
     sizes = tuple(int(size) for size in classes.max(axis=0) + 1)
-    if sizes[0] != len(VARIABLES[0].categories) or math.prod(sizes) != len(classes) or len(values) != len(classes):
-        HOME.broken(path, f"is no complete grid of factors: {len(classes)} rows with {sizes} classes")
+    if (
+        sizes[0] != len(VARIABLES[0].categories)
+        or math.prod(sizes) != len(classes)
+        or len(values) != len(classes)
+    ):
+        SOURCE.raise_broken(
+            path, f"is no complete grid of factors: {len(classes)} rows with {sizes} classes"
+        )
     if (np.ravel_multi_index(tuple(classes.T), sizes) != np.arange(len(classes))).any():
-        HOME.broken(path, "does not have its rows in the order of the factors, the last changing fastest")
-    first = [math.prod(sizes[i + 1 :]) * np.arange(size) for i, size in enumerate(sizes)]  # where each class appears first
-    found = [values[rows, i] for i, rows in enumerate(first)]
-    if any((column != found[i][classes[:, i]]).any() for i, column in enumerate(values.T)):
-        HOME.broken(path, "gives one class of a factor two values")
-    return (np.arange(sizes[0], dtype=np.float64), *found[1:])
+        SOURCE.raise_broken(
+            path, "does not have its rows in the order of the factors, the last changing fastest"
+        )
+    first_rows = [math.prod(sizes[i + 1 :]) * np.arange(size) for i, size in enumerate(sizes)]
+    class_values = [values[rows, i] for i, rows in enumerate(first_rows)]
+    if any((column != class_values[i][classes[:, i]]).any() for i, column in enumerate(values.T)):
+        SOURCE.raise_broken(path, "gives one class of a factor two values")
+    return (np.arange(sizes[0], dtype=np.float64), *class_values[1:])
 
 
-def _factors(array: Npy, kinds: str) -> np.ndarray:
-    """(N, 5): the published table has the colour, which is always white, before the other five."""
-    if len(array.shape) != 2 or array.shape[1] not in (5, 6) or array.shape[0] < 1 or array.dtype.kind not in kinds:
-        HOME.broken(array.path, f"has factors of shape {array.shape} and type {array.dtype} where numbers (N, 5) or (N, 6) are expected")
+def _read_table(array: NpzArray, kinds: str) -> np.ndarray:
+    """Return (N, 5); the published table has a constant colour before the other five factors."""
+    if (
+        len(array.shape) != 2
+        or array.shape[1] not in (5, 6)
+        or array.shape[0] < 1
+        or array.dtype.kind not in kinds
+    ):
+        SOURCE.raise_broken(
+            array.path,
+            f"has factors of shape {array.shape} and type {array.dtype} "
+            "where numbers (N, 5) or (N, 6) are expected",
+        )
     check_memory(array.shape[0] * 6 * array.dtype.itemsize, array.path.name, "check the file")
-    table = read_array(array)[:, -5:]
+    table = array.read()[:, -5:]
     if not (np.isfinite(table).all() and (table >= 0).all()):
-        HOME.broken(array.path, "has factors that are negative or not finite")
+        SOURCE.raise_broken(array.path, "has factors that are negative or not finite")
     return table
 
 
 def _read_bits(path: Path, position: np.ndarray) -> Tensor:
-    """The pictures whose `position` (N,) is not negative, each at its position: (n, 1, 64, 8)."""
-    with open_npz(HOME, path) as array:
-        pictures = array("imgs")
+    """Return (n, 1, 64, 8): the images whose `position` (N,) is not negative, each there."""
+    with open_npz(SOURCE, path) as open_array:
+        images = open_array("imgs")
         expected = (len(position), SIDE, SIDE)
-        if pictures.shape != expected or pictures.dtype not in (np.uint8, np.bool_):
-            HOME.broken(path, f"has pictures of shape {pictures.shape} and type {pictures.dtype} where uint8 {expected} is expected")
-        kept = int((position >= 0).sum())
-        check_memory(kept * SIDE * SIDE // 8, path.name, "pass samples=")
-        bits = np.empty((kept, 1, SIDE, SIDE // 8), np.uint8)
-        for start, rows in progress(pictures.rows(AT_ONCE), -(-len(position) // AT_ONCE), "reading dSprites"):
-            if rows.max() > 1:
-                raise DataError(f"{path.name}: the pictures must be 0 and 1, but there is {rows.max()}; get the file again from {HOME.page}.")
-            places = position[start : start + len(rows)]
-            wanted = places >= 0
-            bits[places[wanted], 0] = np.packbits(rows if wanted.all() else rows[wanted], axis=-1)
+        if images.shape != expected or images.dtype not in (np.uint8, np.bool_):
+            SOURCE.raise_broken(
+                path,
+                f"has pictures of shape {images.shape} and type {images.dtype} "
+                f"where uint8 {expected} is expected",
+            )
+        count = int((position >= 0).sum())
+        check_memory(count * SIDE * SIDE // 8, path.name, "pass samples=")
+        bits = np.empty((count, 1, SIDE, SIDE // 8), np.uint8)
+        chunks = -(-len(position) // CHUNK)
+        for start, chunk in progress(images.chunks(CHUNK), chunks, "reading dSprites"):
+            if chunk.max() > 1:
+                raise DataError(
+                    f"{path.name}: the pictures must be 0 and 1, but there is {chunk.max()}; "
+                    f"get the file again from {SOURCE.page}."
+                )
+            places = position[start : start + len(chunk)]
+            used = places >= 0
+            bits[places[used], 0] = np.packbits(chunk if used.all() else chunk[used], axis=-1)
     return torch.from_numpy(bits)

@@ -1,4 +1,4 @@
-"""MNIST (LeCun et al. 1998): 60,000 + 10,000 handwritten digits of 28 x 28 grey pixels in the idx format, with the published test split."""
+"""MNIST (LeCun et al. 1998): 60,000 + 10,000 handwritten digits of 28 x 28 grey pixels."""
 
 from __future__ import annotations
 
@@ -8,60 +8,93 @@ from pathlib import Path
 
 import numpy as np
 
-from intervae.data.base import Dataset, Variable, build_dataset
-from intervae.data.images import as_size, check_memory, resize_images
-from intervae.data.readers.files import Home, at_end, choose_rows, open_bytes, read_numbers, take
+from intervae.data.build import build_dataset
+from intervae.data.dataset import Dataset
+from intervae.data.memory import check_memory
+from intervae.data.pixel_arrays import as_size, resize_images
+from intervae.data.readers.archives import check_end, open_bytes, read_exactly, read_numbers
+from intervae.data.readers.file_source import FileSource, choose_rows
+from intervae.data.variables import Variable
 
-HOME = Home("MNIST", "mnist", "yann.lecun.com/exdb/mnist or one of its many mirrors")
+SOURCE = FileSource("MNIST", "mnist", "yann.lecun.com/exdb/mnist or one of its many mirrors")
 SIDE = 28  # pixels
 DIGIT = Variable("digit", "categorical", categories=tuple("0123456789"))
-AXES_OF_MAGIC = {0x0803: 3, 0x0801: 1}  # unsigned bytes with that many axes
+AXES_OF_MAGIC = {0x0803: 3, 0x0801: 1}  # magic number of unsigned bytes -> number of axes
 
 
-def mnist(*, size: int | Sequence[int] = SIDE, samples: int | None = None, validation: float = 0.1, seed: int = 0) -> Dataset:
-    """Read MNIST.
+def mnist(
+    *,
+    size: int | Sequence[int] = SIDE,
+    samples: int | None = None,
+    validation: float = 0.1,
+    seed: int = 0,
+) -> Dataset:
+    """Read MNIST with its published test split.
 
     Arguments:
         size: resize to this many pixels, square or (height, width).
-        samples: keep only this many of the 70,000 images, drawn at random.
-        validation, seed: the fraction of the training images that is kept for validation, drawn at random.
+        samples: number of images, drawn at random; default all 70,000.
+        validation, seed: fraction of the training images for validation, drawn at random.
     """
-    wanted = as_size(size) or (SIDE, SIDE)
-    parts = [read_part("train"), read_part("t10k")]
-    images, digits = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    is_test = np.arange(len(images)) >= len(parts[0][0])
+    target = as_size(size) or (SIDE, SIDE)
+    train_images, train_digits = read_part("train")
+    test_images, test_digits = read_part("t10k")
+    images = np.concatenate([train_images, test_images])
+    digits = np.concatenate([train_digits, test_digits])
+    is_test = np.arange(len(images)) >= len(train_images)
     rows = choose_rows(len(images), samples, seed)
-    pixels = resize_images(images[rows][:, None], wanted)
-    return build_dataset("mnist", pixels, digits[rows][:, None], [DIGIT], validation=validation, test=is_test[rows], seed=seed)
+    return build_dataset(
+        "mnist",
+        resize_images(images[rows][:, None], target),
+        digits[rows][:, None],
+        [DIGIT],
+        validation=validation,
+        test=is_test[rows],
+        seed=seed,
+    )
 
 
 def read_part(part: str) -> tuple[np.ndarray, np.ndarray]:
-    """Images (N, 28, 28) and digits (N,) of the part `train` or `t10k`."""
-    images_at, digits_at = (_find(f"{part}-{what}") for what in ("images-idx3-ubyte", "labels-idx1-ubyte"))
-    images, digits = read_idx(images_at, 3), read_idx(digits_at, 1)
+    """Return images (N, 28, 28) and digits (N,) of the part `train` or `t10k`."""
+    images_path = _find(f"{part}-images-idx3-ubyte")
+    digits_path = _find(f"{part}-labels-idx1-ubyte")
+    images, digits = read_idx(images_path, 3), read_idx(digits_path, 1)
     if images.shape[1:] != (SIDE, SIDE):
-        HOME.broken(images_at, f"has images of {images.shape[2]} x {images.shape[1]} pixels where {SIDE} x {SIDE} are expected")
+        SOURCE.raise_broken(
+            images_path,
+            f"has images of {images.shape[2]} x {images.shape[1]} pixels "
+            f"where {SIDE} x {SIDE} are expected",
+        )
     if len(images) != len(digits):
-        HOME.broken(digits_at, f"has {len(digits)} labels for the {len(images)} images of {images_at.name}")
+        SOURCE.raise_broken(
+            digits_path,
+            f"has {len(digits)} labels for the {len(images)} images of {images_path.name}",
+        )
     if len(digits) and digits.max() > 9:
-        HOME.broken(digits_at, f"has a label {digits.max()}, which is no digit")
+        SOURCE.raise_broken(digits_path, f"has a label {digits.max()}, which is no digit")
     return images, digits
 
 
 def _find(name: str) -> Path:
     dotted = name.replace("-idx", ".idx")  # as some mirrors spell it
-    return HOME.need(f"{name}.gz", name, f"{dotted}.gz", dotted)
+    return SOURCE.require(f"{name}.gz", name, f"{dotted}.gz", dotted)
 
 
 def read_idx(path: Path, axes: int) -> np.ndarray:
-    """An idx file of unsigned bytes: the magic number, one length per axis (all big-endian), then the bytes."""
-    with open_bytes(HOME, path) as stream:
-        (magic,) = read_numbers(HOME, path, stream, 1, ">I")
+    """Read an idx file of unsigned bytes: magic number, length of each axis, values.
+
+    All numbers are big-endian.
+    """
+    with open_bytes(SOURCE, path) as stream:
+        (magic,) = read_numbers(SOURCE, path, stream, 1, ">I")
         if AXES_OF_MAGIC.get(magic) != axes:
-            HOME.broken(path, f"is no idx file of bytes with {axes} axes (its magic number is 0x{magic:08X})")
-        shape = read_numbers(HOME, path, stream, axes, ">I")
-        needed = math.prod(shape)
-        check_memory(needed, path.name, "its header is wrong")
-        values = np.frombuffer(take(HOME, path, stream, needed), np.uint8).reshape(shape)
-        at_end(HOME, path, stream)
+            SOURCE.raise_broken(
+                path,
+                f"is no idx file of bytes with {axes} axes (its magic number is 0x{magic:08X})",
+            )
+        shape = read_numbers(SOURCE, path, stream, axes, ">I")
+        count = math.prod(shape)
+        check_memory(count, path.name, "its header is wrong")
+        values = np.frombuffer(read_exactly(SOURCE, path, stream, count), np.uint8).reshape(shape)
+        check_end(SOURCE, path, stream)
     return values

@@ -1,7 +1,8 @@
-"""Rooms of 3D Shapes (Burgess and Kim 2018): a room with an object, 10 x 10 x 10 hues x 8 scales x 4 shapes x 15 orientations, 64 x 64 in colour.
+"""Rooms of 3D Shapes (Burgess and Kim 2018): 480,000 images of 64 x 64 in colour.
 
-The 480,000 pictures are 5.9 GB; the file is read a block at a time, only where a chosen picture lies, each picture straight to its place, in the
-order training, validation, test, so that the splits are slices of one array. `levels` or `samples` choose fewer.
+The factors are 10 x 10 x 10 hues, 8 scales, 4 shapes and 15 orientations. The file is read a block
+at a time, each image straight to its place in the order training, validation, test, so that the
+splits are slices of one array (5.9 GB in all).
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ import h5py
 import numpy as np
 import torch
 
-from intervae.data.base import Dataset, Split, split_rows
-from intervae.data.images import Size, as_size, check_memory, progress, resize_images
-from intervae.data.readers.files import Home, choose_rows
+from intervae.data.build import consecutive_slices, split_rows
+from intervae.data.dataset import Dataset, Split
+from intervae.data.memory import check_memory
+from intervae.data.pixel_arrays import Size, as_size, resize_images
+from intervae.data.progress import progress
+from intervae.data.readers.file_source import FileSource, choose_rows
 from intervae.data.simulators.shapes3d import SHAPES, VARIABLES, level_rows
 from intervae.errors import UsageError
 
-HOME = Home("3D Shapes", "shapes3d", "google-deepmind/3d-shapes on GitHub")
+SOURCE = FileSource("3D Shapes", "shapes3d", "google-deepmind/3d-shapes on GitHub")
 FILE = "3dshapes.h5"
 SIDE = 64
-AT_ONCE = 1024  # pictures, 13 MB
+CHUNK = 1024  # images read at a time, 13 MB
 LARGEST_TABLE = 2**22  # rows
 
 
@@ -39,59 +43,88 @@ def shapes3d(
     """Read 3D Shapes.
 
     Arguments:
-        size: make the 64 x 64 pictures this many pixels, square or (height, width).
-        levels: a smaller grid: how many values of each of the six factors, evenly spaced, such as (5, 5, 5, 4, 4, 5); also as one text.
-        samples: keep only this many pictures, drawn at random.
+        size: resize the 64 x 64 images to this many pixels, square or (height, width).
+        levels: number of evenly spaced values of each of the six factors for a smaller grid, such
+            as (5, 5, 5, 4, 4, 5); also as one text.
+        samples: number of images, drawn at random; default all.
         validation, test, seed: random splits.
     """
     if levels is not None and samples is not None:
         raise UsageError("levels= and samples= each choose pictures; give one of them.")
-    path, wanted = HOME.need(FILE), as_size(size) or (SIDE, SIDE)
-    with HOME.reading(path), h5py.File(path, "r") as file:
+    path, target = SOURCE.require(FILE), as_size(size) or (SIDE, SIDE)
+    with SOURCE.reading(path), h5py.File(path, "r") as file:
         table, sizes = _read_labels(path, file)
-        kept = np.ravel_multi_index(np.meshgrid(*level_rows(levels, sizes), indexing="ij"), sizes).ravel()
-        kept = kept[choose_rows(len(kept), samples, seed)]
-        parts = split_rows(len(kept), validation=validation, test=test, seed=seed)
-        order = kept[np.concatenate(parts)]
-        images = torch.from_numpy(_read_pictures(path, file, order, wanted))
-    labels, ends = torch.as_tensor(table[order], dtype=torch.float32), np.cumsum([len(part) for part in parts])
-    train, held, unseen = (Split(images[end - len(p) : end], labels[end - len(p) : end]) for p, end in zip(parts, ends, strict=True))
-    measured = tuple(v.measured_on(table[order[: ends[0]], i]) for i, v in enumerate(VARIABLES))
-    return Dataset("shapes3d", train, held, unseen, variables=measured)
+        grid = np.meshgrid(*level_rows(levels, sizes), indexing="ij")
+        rows = np.ravel_multi_index(grid, sizes).ravel()
+        rows = rows[choose_rows(len(rows), samples, seed)]
+        splits = split_rows(len(rows), validation=validation, test=test, seed=seed)
+        order = rows[np.concatenate(splits)]
+        images = torch.from_numpy(_read_images(path, file, order, target))
+    labels = torch.as_tensor(table[order], dtype=torch.float32)
+    slices = consecutive_slices(splits)
+    train, held_out, test_split = (Split(images[part], labels[part]) for part in slices)
+    variables = tuple(v.with_scale_of(table[order[slices[0]], i]) for i, v in enumerate(VARIABLES))
+    return Dataset("shapes3d", train, held_out, test_split, variables=variables)
 
 
 def _read_labels(path: Path, file: h5py.File) -> tuple[np.ndarray, tuple[int, ...]]:
-    """The factors (N, 6) and how many values each has, after a check that the rows are the complete grid, the last factor changing fastest."""
+    """Return the factors (N, 6) and the number of values of each.
+
+    The rows must be the complete grid, the last factor changing fastest.
+    """
     for name in ("images", "labels"):
         if not isinstance(file.get(name), h5py.Dataset):
-            HOME.broken(path, f"has no array {name!r}, only {', '.join(sorted(file)) or 'nothing'}")
+            SOURCE.raise_broken(
+                path, f"has no array {name!r}, only {', '.join(sorted(file)) or 'nothing'}"
+            )
     stored = file["labels"]
-    if stored.ndim != 2 or stored.shape[1] != len(VARIABLES) or not 0 < stored.shape[0] <= LARGEST_TABLE or stored.dtype.kind not in "iuf":
-        HOME.broken(path, f"has labels of shape {stored.shape} and type {stored.dtype} where numbers (N, {len(VARIABLES)}) are expected")
+    if (
+        stored.ndim != 2
+        or stored.shape[1] != len(VARIABLES)
+        or not 0 < stored.shape[0] <= LARGEST_TABLE
+        or stored.dtype.kind not in "iuf"
+    ):
+        SOURCE.raise_broken(
+            path,
+            f"has labels of shape {stored.shape} and type {stored.dtype} "
+            f"where numbers (N, {len(VARIABLES)}) are expected",
+        )
     table = np.asarray(stored[:], dtype=np.float64)
     columns = [np.unique(column, return_inverse=True) for column in table.T]
     sizes = tuple(len(values) for values, _ in columns)
-    places = [codes.reshape(-1) for _, codes in columns]
-    if math.prod(sizes) != len(table) or (np.ravel_multi_index(places, sizes) != np.arange(len(table))).any():
-        HOME.broken(path, f"is no complete grid of factors in their order: {len(table)} rows with {sizes} values")
+    codes = [inverse.reshape(-1) for _, inverse in columns]
+    if (
+        math.prod(sizes) != len(table)
+        or (np.ravel_multi_index(codes, sizes) != np.arange(len(table))).any()
+    ):
+        SOURCE.raise_broken(
+            path,
+            f"is no complete grid of factors in their order: {len(table)} rows with {sizes} values",
+        )
     if not set(columns[4][0].tolist()) <= set(map(float, range(len(SHAPES)))):
-        HOME.broken(path, f"has shapes that are no codes from 0 to {len(SHAPES) - 1}")
+        SOURCE.raise_broken(path, f"has shapes that are no codes from 0 to {len(SHAPES) - 1}")
     return table, sizes
 
 
-def _read_pictures(path: Path, file: h5py.File, order: np.ndarray, size: Size) -> np.ndarray:
-    """The pictures of the rows (N,) in their order: (N, 3, *size) uint8."""
+def _read_images(path: Path, file: h5py.File, order: np.ndarray, size: Size) -> np.ndarray:
+    """Return the images of the rows `order` (N,) as (N, 3, *size) uint8."""
     stored, rows = file["images"], len(file["labels"])
-    if stored.shape != (rows, SIDE, SIDE, 3) or stored.dtype != np.uint8:
-        HOME.broken(path, f"has pictures of shape {stored.shape} and type {stored.dtype} where uint8 {(rows, SIDE, SIDE, 3)} is expected")
-    check_memory(len(order) * 3 * size[0] * size[1], path.name, "pass levels=, samples= or a smaller size= (--size)")
+    expected = (rows, SIDE, SIDE, 3)
+    if stored.shape != expected or stored.dtype != np.uint8:
+        SOURCE.raise_broken(
+            path,
+            f"has pictures of shape {stored.shape} and type {stored.dtype} "
+            f"where uint8 {expected} is expected",
+        )
+    needed = len(order) * 3 * size[0] * size[1]
+    check_memory(needed, path.name, "pass levels=, samples= or a smaller size= (--size)")
     images = np.empty((len(order), 3, *size), np.uint8)
     place = np.argsort(order)
-    wanted = order[place]  # sorted rows, and where each goes
-    for start in progress(range(0, rows, AT_ONCE), -(-rows // AT_ONCE), "reading 3D Shapes"):
-        first, last = np.searchsorted(wanted, (start, start + AT_ONCE))
+    sorted_rows = order[place]
+    for start in progress(range(0, rows, CHUNK), -(-rows // CHUNK), "reading 3D Shapes"):
+        first, last = np.searchsorted(sorted_rows, (start, start + CHUNK))
         if last > first:
-            block = stored[start : min(start + AT_ONCE, rows)][wanted[first:last] - start]
-            pictures = np.ascontiguousarray(block.transpose(0, 3, 1, 2))
-            images[place[first:last]] = pictures if size == (SIDE, SIDE) else resize_images(pictures, size)
+            block = stored[start : min(start + CHUNK, rows)][sorted_rows[first:last] - start]
+            chunk = np.ascontiguousarray(block.transpose(0, 3, 1, 2))
+            images[place[first:last]] = resize_images(chunk, size)
     return images

@@ -1,4 +1,4 @@
-"""Simulators: structural causal models with a camera, one file each."""
+"""Simulators: structural causal models that render images, one file each."""
 
 from intervae.data.simulators.base import Simulator
 from intervae.data.simulators.cross_modal import CrossModal
@@ -10,4 +10,14 @@ from intervae.data.simulators.pendulum import Pendulum
 from intervae.data.simulators.shapes3d import Shapes3d
 from intervae.data.simulators.xray import XRay
 
-__all__ = ["CrossModal", "Flow", "Motion", "MovedDigits", "Parabola", "Pendulum", "Shapes3d", "Simulator", "XRay"]
+__all__ = [
+    "CrossModal",
+    "Flow",
+    "Motion",
+    "MovedDigits",
+    "Parabola",
+    "Pendulum",
+    "Shapes3d",
+    "Simulator",
+    "XRay",
+]

@@ -1,6 +1,6 @@
-"""Pendulum (CausalVAE, Yang et al. 2021, sec. 6.1): a swinging ball, a light, and the shadow the two cast on the ground.
+"""Pendulum (CausalVAE, Yang et al. 2021, sec. 6.1): a pendulum, a light and its shadow.
 
-The mechanisms, the drawing and the grid are the authors'; the labels are exact where theirs are cut to whole numbers.
+Mechanisms, geometry and grid are the authors'. Labels are exact; the authors truncate them.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import ClassVar
 import numpy as np
 
 from intervae.causal.graph import CausalGraph
-from intervae.data.base import Dataset, Variable
+from intervae.data.dataset import Dataset
 from intervae.data.simulators.base import Simulator
-from intervae.data.simulators.raster import BLACK, FIREBRICK, ORANGE, Axes, Canvas, in_chunks
+from intervae.data.simulators.raster import BLACK, FIREBRICK, ORANGE, Axes, Raster, draw_in_chunks
+from intervae.data.variables import Variable
 from intervae.errors import unknown
 
 AXES = Axes(x_range=(0.0, 20.0), y_range=(-1.0, 21.0))
@@ -21,17 +22,18 @@ SUN_Y, SUN_RADIUS = 20.5, 3.0
 GROUND_Y, SHORTEST_SHADOW = -0.5, 3.0
 LINE_WIDTH = 4.0  # 3 points at 96 dots per inch
 OUTLINE = 2.0 / 3.0  # half of the 1-point outline that matplotlib puts round a disc, in frame units
-SHADOW_ROWS = (82.0, 86.0)  # the ground line in whole rows of the frame, as the authors' renderer snapped it
+SHADOW_ROWS = (82.0, 86.0)  # rows of the shadow in the frame, as the authors' renderer rounds them
 DEGREES_PER_STEP = 0.9  # pi / 200
-LOWEST_SINE = 1e-3  # a light on the horizon would throw an endless shadow; this one is 9,500 units long
+LOWEST_SINE = 1e-3  # limits the shadow of a light on the horizon to 9,500 units
 
 LABELS = ("exact", "authors")
 
 
 class Pendulum(Simulator):
-    """Variables `pendulum` and `light` in degrees, `shadow_length` and `shadow_position` (its middle) in canvas units.
+    """Variables `pendulum`, `light` (degrees), `shadow_length`, `shadow_position` (canvas units).
 
-    The pendulum hangs straight down at 0 and swings to the right for positive angles; a light of 90 is overhead, below 90 to the right.
+    The pendulum hangs straight down at 0 and swings to the right for positive angles. The light is
+    overhead at 90 and to the right below 90. `shadow_position` is the middle of the shadow.
     """
 
     name: ClassVar[str] = "pendulum"
@@ -43,7 +45,12 @@ class Pendulum(Simulator):
     )
     graph: ClassVar[CausalGraph] = CausalGraph.from_edges(
         [v.name for v in variables],
-        [("pendulum", "shadow_length"), ("pendulum", "shadow_position"), ("light", "shadow_length"), ("light", "shadow_position")],
+        [
+            ("pendulum", "shadow_length"),
+            ("pendulum", "shadow_position"),
+            ("light", "shadow_length"),
+            ("light", "shadow_position"),
+        ],
     )
     exogenous_names: ClassVar[tuple[str, ...]] = ("pendulum", "light")
 
@@ -52,60 +59,86 @@ class Pendulum(Simulator):
         return rng.uniform([-36.0, 54.0], [38.7, 132.3], size=(n, 2))
 
     def published_grid(self) -> tuple[np.ndarray, np.ndarray]:
-        """84 x 87 = 7,308 pairs of angles, the light changing fastest; every 4th but the first, 1,826 in all, is the authors' test split."""
+        """84 x 87 = 7,308 pairs of angles, light fastest; every 4th but the first is for test."""
         pendulum = np.arange(-40, 44)
         light = np.delete(np.arange(60, 148), 40)  # without 100: overhead
         steps = np.stack(np.meshgrid(pendulum, light, indexing="ij"), axis=-1).reshape(-1, 2)
         row = np.arange(len(steps))
         return DEGREES_PER_STEP * steps, (row % 4 == 0) & (row > 0)
 
-    def mechanism(self, name: str, values: dict[str, np.ndarray], exogenous: dict[str, np.ndarray]) -> np.ndarray:
+    def mechanism(
+        self, name: str, values: dict[str, np.ndarray], exogenous: dict[str, np.ndarray]
+    ) -> np.ndarray:
         if name in self.exogenous_names:
             return exogenous[name]
         pendulum, light = np.radians(values["pendulum"]), np.radians(values["light"])
         sine = _away_from_zero(np.sin(light))
-        spread = (ROD + BALL_RADIUS) * np.cos(pendulum - light) / sine  # shadow of the rod and ball, signed, under parallel rays
+        # signed shadow of rod and ball under parallel rays
+        spread = (ROD + BALL_RADIUS) * np.cos(pendulum - light) / sine
         if name == "shadow_length":
             return np.maximum(SHORTEST_SHADOW, np.abs(spread))
         pivot_shadow = PIVOT_X - (PIVOT_Y - GROUND_Y) * np.cos(light) / sine
         return pivot_shadow + spread / 2
 
-    def render(self, values: np.ndarray, exogenous: np.ndarray | None = None, *, size: int = 64) -> np.ndarray:
-        """(N, 4) variables to (N, 3, size, size) uint8; there is no noise that only the picture sees, so `exogenous` is not used.
+    def render(
+        self, values: np.ndarray, exogenous: np.ndarray | None = None, *, size: int = 64
+    ) -> np.ndarray:
+        """(N, 4) variables to (N, 3, size, size) uint8; `exogenous` is not used.
 
-        The ends of the shadow are drawn where they are; the authors' renderer moves them to the nearest pixel.
+        The ends of the shadow are exact; the authors' renderer rounds them to the nearest pixel.
         """
         pendulum, light, length, position = self._values(values, size).T
         pendulum, light = np.radians(pendulum), np.radians(light)
-        ball_x, ball_y = AXES.x(PIVOT_X + ROD * np.sin(pendulum)), AXES.y(PIVOT_Y - ROD * np.cos(pendulum))
-        rod_x, rod_y = np.stack([np.full_like(ball_x, AXES.x(PIVOT_X)), ball_x], 1), np.stack([np.full_like(ball_y, AXES.y(PIVOT_Y)), ball_y], 1)
+        ball_x, ball_y = (
+            AXES.x(PIVOT_X + ROD * np.sin(pendulum)),
+            AXES.y(PIVOT_Y - ROD * np.cos(pendulum)),
+        )
+        rod_x, rod_y = (
+            np.stack([np.full_like(ball_x, AXES.x(PIVOT_X)), ball_x], 1),
+            np.stack([np.full_like(ball_y, AXES.y(PIVOT_Y)), ball_y], 1),
+        )
         sun_x = AXES.x(PIVOT_X + (SUN_Y - PIVOT_Y) * np.cos(light) / _away_from_zero(np.sin(light)))
         left, right = AXES.x(position - length / 2), AXES.x(position + length / 2)
 
         def disc(radius: float) -> tuple[float, float]:
             return radius * AXES.x_scale + OUTLINE, radius * AXES.y_scale + OUTLINE
 
-        def draw(canvas: Canvas, rows: slice) -> None:
-            canvas.stroke(rod_x[rows], rod_y[rows], LINE_WIDTH, BLACK)
-            canvas.ellipse(ball_x[rows], ball_y[rows], *disc(BALL_RADIUS), FIREBRICK)
-            canvas.ellipse(sun_x[rows], AXES.y(SUN_Y), *disc(SUN_RADIUS), ORANGE)
-            canvas.box(left[rows], right[rows], *SHADOW_ROWS, BLACK)
+        def draw(raster: Raster, rows: slice) -> None:
+            raster.stroke(rod_x[rows], rod_y[rows], LINE_WIDTH, BLACK)
+            raster.ellipse(ball_x[rows], ball_y[rows], *disc(BALL_RADIUS), FIREBRICK)
+            raster.ellipse(sun_x[rows], AXES.y(SUN_Y), *disc(SUN_RADIUS), ORANGE)
+            raster.box(left[rows], right[rows], *SHADOW_ROWS, BLACK)
 
-        return in_chunks(len(pendulum), size, draw, AXES.clip)
+        return draw_in_chunks(len(pendulum), size, draw, AXES.clip)
 
-    def dataset(self, *, size: int = 64, samples: int | None = None, validation: float = 0.1, seed: int = 0, labels: str = "exact") -> Dataset:
-        """As `Simulator.dataset`. `labels="authors"` cuts shadow_length and shadow_position to whole numbers, as the paper's labels are.
+    def dataset(
+        self,
+        *,
+        size: int = 64,
+        samples: int | None = None,
+        validation: float = 0.1,
+        seed: int = 0,
+        labels: str = "exact",
+    ) -> Dataset:
+        """As `Simulator.dataset`; labels="authors" truncates the shadow's labels to whole numbers.
 
-        The authors give the angles as step numbers i and j; degrees are 0.9 times those. They stay degrees here, because a normalised label
-        is the same for both and do() and the simulator's counterfactuals then speak of the same units whichever labels were learned from.
+        The authors' angles are step numbers of 0.9 degrees. They stay in degrees here: normalised
+        labels are the same, and do() has the units of the simulator with either labels.
         """
         if labels not in LABELS:
             raise unknown("labels of pendulum", labels, LABELS)
-        return self._build(size=size, samples=samples, validation=validation, seed=seed, label=_cut if labels == "authors" else None, labels=labels)
+        return self._build(
+            size=size,
+            samples=samples,
+            validation=validation,
+            seed=seed,
+            label=_truncate if labels == "authors" else None,
+            labels=labels,
+        )
 
 
-def _cut(values: np.ndarray) -> np.ndarray:
-    """(N, 4) with the two shadow columns cut to whole numbers, towards zero."""
+def _truncate(values: np.ndarray) -> np.ndarray:
+    """(N, 4) with the two shadow columns truncated to whole numbers."""
     return np.concatenate([values[:, :2], np.trunc(values[:, 2:])], axis=1)
 
 

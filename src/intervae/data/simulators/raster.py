@@ -1,7 +1,7 @@
-"""An anti-aliased rasteriser for batches of small pictures: ellipses, boxes and strokes, painted one over the other.
+"""An anti-aliased rasteriser for batches of small images: ellipses, boxes and strokes.
 
-Positions are in frame units: every picture is FRAME x FRAME of them whatever its size in pixels, x to the right, y down,
-so a line keeps its share of the picture at any size. A pixel's colour is blended by the share of it that a shape covers.
+Positions are in frame units: every image is FRAME x FRAME of them at any size in pixels, x to the
+right, y down. A pixel is blended by the fraction of it that a shape covers.
 """
 
 from __future__ import annotations
@@ -12,9 +12,15 @@ from typing import Any
 
 import numpy as np
 
-FRAME = 96.0  # the papers' pictures are 96 pixels wide, so at size=96 a frame unit is a pixel
-WHITE, BLACK, ORANGE, FIREBRICK, SKY_BLUE = (255, 255, 255), (0, 0, 0), (255, 165, 0), (178, 34, 34), (135, 206, 250)
-FAR = 1e4  # in pixels; beyond that nothing is seen and float32 would lose the sub-pixel part
+FRAME = 96.0  # the published images are 96 pixels wide, so at size=96 a frame unit is a pixel
+WHITE, BLACK, ORANGE, FIREBRICK, SKY_BLUE = (
+    (255, 255, 255),
+    (0, 0, 0),
+    (255, 165, 0),
+    (178, 34, 34),
+    (135, 206, 250),
+)
+FAR = 1e4  # limit of positions in pixels; float32 would lose the sub-pixel part beyond
 
 Colour = tuple[int, int, int]
 Box = tuple[float, float, float, float]  # left, right, top, bottom
@@ -22,10 +28,10 @@ Box = tuple[float, float, float, float]  # left, right, top, bottom
 
 @dataclass(frozen=True)
 class Axes:
-    """A plot's axes inside the picture: data coordinates to frame units, and the box outside which nothing is drawn.
+    """Axes of a plot inside the image: data coordinates to frame units, and the clip box.
 
-    The default margins are those of a one-inch matplotlib figure at 96 dots per inch, which the published pictures are;
-    it clips to whole pixels.
+    The default margins are those of a one-inch matplotlib figure at 96 dots per inch, as in the
+    published images; matplotlib clips to whole pixels.
     """
 
     x_range: tuple[float, float]
@@ -45,17 +51,19 @@ class Axes:
         return self.box[0] + (np.asarray(x, dtype=np.float64) - self.x_range[0]) * self.x_scale
 
     def y(self, y: np.ndarray | float) -> np.ndarray:
-        """Up in data coordinates is down in the picture's numbering of rows."""
+        """Data coordinates point up, rows of the image down."""
         return self.box[3] - (np.asarray(y, dtype=np.float64) - self.y_range[0]) * self.y_scale
 
 
-def in_chunks(n: int, size: int, draw: Callable[[Canvas, slice], None], clip: Box = (0.0, FRAME, 0.0, FRAME)) -> np.ndarray:
-    """(n, 3, size, size) uint8, painted a few hundred kilobytes at a time: `draw(canvas, rows)` paints those rows."""
+def draw_in_chunks(
+    n: int, size: int, draw: Callable[[Raster, slice], None], clip: Box = (0.0, FRAME, 0.0, FRAME)
+) -> np.ndarray:
+    """Images (n, 3, size, size) uint8, drawn in chunks: `draw(raster, rows)` draws these rows."""
     images = np.empty((n, 3, size, size), dtype=np.uint8)
     for rows in _chunks(n, size):
-        canvas = Canvas(rows.stop - rows.start, size, clip)
-        draw(canvas, rows)
-        canvas.write(images[rows])
+        raster = Raster(rows.stop - rows.start, size, clip)
+        draw(raster, rows)
+        raster.write(images[rows])
     return images
 
 
@@ -65,8 +73,8 @@ def _chunks(n: int, size: int) -> Iterator[slice]:
         yield slice(start, min(n, start + step))
 
 
-class Canvas:
-    """`n` white pictures (n, 3, size, size). Every shape takes (n,) arrays or numbers and covers what was there before."""
+class Raster:
+    """`n` white images (n, 3, size, size); shapes take (n,) arrays or numbers."""
 
     def __init__(self, n: int, size: int, clip: Box = (0.0, FRAME, 0.0, FRAME)) -> None:
         self.n, self.size, self.scale = n, size, size / FRAME
@@ -77,81 +85,126 @@ class Canvas:
         self.centres = centres
         self.clip_x, self.clip_y = _overlap(centres, left, right), _overlap(centres, top, bottom)
 
-    def ellipse(self, x: np.ndarray | float, y: np.ndarray | float, rx: np.ndarray | float, ry: np.ndarray | float, colour: Colour) -> None:
-        """A filled ellipse of half-axes rx and ry; nothing where one of them is not positive."""
+    def ellipse(
+        self,
+        x: np.ndarray | float,
+        y: np.ndarray | float,
+        rx: np.ndarray | float,
+        ry: np.ndarray | float,
+        colour: Colour,
+    ) -> None:
+        """Draw a filled ellipse of half-axes rx and ry; nothing if one of them is not positive."""
         cx, cy, rx, ry = (self._pixels(v) for v in (x, y, rx, ry))
         rx, ry = np.maximum(rx, 0), np.maximum(ry, 0)
         window = self._window(cx - rx, cx + rx, cy - ry, cy + ry)
         if window is None:
             return
         ys, xs = window
-        most = np.minimum(1.0, np.pi * rx * ry)  # what is smaller than a pixel cannot cover more than its area
+        # below 1 for an ellipse smaller than a pixel
+        max_coverage = np.minimum(1.0, np.pi * rx * ry)
         rx, ry = np.maximum(rx, 1e-3), np.maximum(ry, 1e-3)
-        u, v = (self.centres[xs] - cx[:, None]) / rx[:, None], (self.centres[ys] - cy[:, None]) / ry[:, None]  # (n, w), (n, h)
+        u, v = (
+            (self.centres[xs] - cx[:, None]) / rx[:, None],
+            (self.centres[ys] - cy[:, None]) / ry[:, None],
+        )  # (n, w), (n, h)
         level = np.sqrt((v * v)[:, :, None] + (u * u)[:, None, :])  # 1 on the edge
-        steepness = np.sqrt(((v / ry[:, None]) ** 2)[:, :, None] + ((u / rx[:, None]) ** 2)[:, None, :])
-        # (level - 1) * level / steepness is the signed distance to the edge, to first order and on both axes
+        steepness = np.sqrt(
+            ((v / ry[:, None]) ** 2)[:, :, None] + ((u / rx[:, None]) ** 2)[:, None, :]
+        )
+        # (level - 1) * level / steepness: signed distance to the edge, to first order
         coverage = np.float32(1.0) - level
         coverage *= level
         coverage /= np.maximum(steepness, np.float32(1e-6))
         coverage += np.float32(0.5)
-        self._paint(np.clip(coverage, 0, most[:, None, None], out=coverage), ys, xs, colour)
+        self._paint(np.clip(coverage, 0, max_coverage[:, None, None], out=coverage), ys, xs, colour)
 
-    def box(self, left: np.ndarray | float, right: np.ndarray | float, top: np.ndarray | float, bottom: np.ndarray | float, colour: Colour) -> None:
-        """An axis-aligned box, its coverage exact; nothing where it is inside out."""
+    def box(
+        self,
+        left: np.ndarray | float,
+        right: np.ndarray | float,
+        top: np.ndarray | float,
+        bottom: np.ndarray | float,
+        colour: Colour,
+    ) -> None:
+        """Draw an axis-aligned box with exact coverage; nothing if right < left or bottom < top."""
         x0, x1, y0, y1 = (self._pixels(v) for v in (left, right, top, bottom))
         window = self._window(x0, x1, y0, y1)
         if window is None:
             return
         ys, xs = window
-        across, down = _overlap(self.centres[xs], x0[:, None], x1[:, None]), _overlap(self.centres[ys], y0[:, None], y1[:, None])
+        across, down = (
+            _overlap(self.centres[xs], x0[:, None], x1[:, None]),
+            _overlap(self.centres[ys], y0[:, None], y1[:, None]),
+        )
         self._paint(down[:, :, None] * across[:, None, :], ys, xs, colour)
 
-    def stroke(self, x: np.ndarray, y: np.ndarray, width: float, colour: Colour, cap: float = 0.0) -> None:
-        """A line of that width through the points x, y (n, k + 1); its ends are cut square, `cap` beyond the last points."""
-        px, py, half, cap = self._pixels(x), self._pixels(y), 0.5 * width * self.scale, cap * self.scale
+    def stroke(
+        self, x: np.ndarray, y: np.ndarray, width: float, colour: Colour, cap: float = 0.0
+    ) -> None:
+        """Draw a line through points x, y (n, k + 1); its square ends are `cap` beyond the last."""
+        px, py, half, cap = (
+            self._pixels(x),
+            self._pixels(y),
+            0.5 * width * self.scale,
+            cap * self.scale,
+        )
         reach = half + cap
-        window = self._window(px.min(1) - reach, px.max(1) + reach, py.min(1) - reach, py.max(1) + reach)
+        window = self._window(
+            px.min(1) - reach, px.max(1) + reach, py.min(1) - reach, py.max(1) + reach
+        )
         if window is None:
             return
         ys, xs = window
         dx, dy = np.diff(px, axis=1), np.diff(py, axis=1)  # (n, k)
         length = np.hypot(dx, dy)
-        dx, dy = np.where(length < 1e-4, np.float32(1), dx / np.maximum(length, 1e-4)), dy / np.maximum(length, 1e-4)  # unit vectors
+        # unit vectors
+        dx = np.where(length < 1e-4, np.float32(1), dx / np.maximum(length, 1e-4))
+        dy = dy / np.maximum(length, 1e-4)
         last = dx.shape[1] - 1
-        nearest: Any = np.float32(np.inf)  # squared distance to the line, (n, h, w) after the first segment
-        ends: Any = np.float32(1.0)  # coverage by the two half-planes that cut the ends square
+        nearest: Any = np.float32(np.inf)  # squared distance to the line, (n, h, w)
+        ends: Any = np.float32(1.0)  # coverage by the two half-planes at the ends
         for k in range(last + 1):
-            u, v = self.centres[xs] - px[:, k, None], self.centres[ys] - py[:, k, None]  # (n, w), (n, h)
+            u = self.centres[xs] - px[:, k, None]  # (n, w)
+            v = self.centres[ys] - py[:, k, None]  # (n, h)
             along = (v * dy[:, k, None])[:, :, None] + (u * dx[:, k, None])[:, None, :]  # (n, h, w)
             aside = (v * dx[:, k, None])[:, :, None] - (u * dy[:, k, None])[:, None, :]
             if k == 0:
                 ends = ends * np.clip(along + np.float32(0.5 + cap), 0, 1)
             if k == last:
-                ends = ends * np.clip((length[:, k] + np.float32(0.5 + cap))[:, None, None] - along, 0, 1)
+                ends = ends * np.clip(
+                    (length[:, k] + np.float32(0.5 + cap))[:, None, None] - along, 0, 1
+                )
             low = -np.inf if k == 0 else 0.0
             high = np.inf if k == last else length[:, k, None, None]
-            along -= np.clip(along, low, high)  # how far past an inner joint, where the line is rounded
+            along -= np.clip(along, low, high)  # distance beyond an inner joint, which is rounded
             nearest = np.minimum(nearest, along * along + aside * aside)
-        coverage = np.clip(np.float32(half + 0.5) - np.sqrt(nearest), 0, np.float32(min(1.0, 2 * half)))
+        coverage = np.clip(
+            np.float32(half + 0.5) - np.sqrt(nearest), 0, np.float32(min(1.0, 2 * half))
+        )
         self._paint(coverage * ends, ys, xs, colour)
 
     def write(self, images: np.ndarray) -> None:
-        """Round what was painted into (n, 3, size, size) uint8."""
+        """Round the pixels into (n, 3, size, size) uint8."""
         self.pixels += np.float32(0.5)
         np.copyto(images, self.pixels, casting="unsafe")
 
     def _pixels(self, frame: np.ndarray | float) -> np.ndarray:
-        values = np.clip(np.asarray(frame, dtype=np.float64) * self.scale, -FAR, FAR).astype(np.float32)
+        values = np.clip(np.asarray(frame, dtype=np.float64) * self.scale, -FAR, FAR).astype(
+            np.float32
+        )
         return np.broadcast_to(values, (self.n,)) if values.ndim == 0 else values
 
-    def _window(self, left: np.ndarray, right: np.ndarray, top: np.ndarray, bottom: np.ndarray) -> tuple[slice, slice] | None:
-        """Rows and columns of the picture that the shapes of this chunk can touch, None where they all miss the clip box."""
+    def _window(
+        self, left: np.ndarray, right: np.ndarray, top: np.ndarray, bottom: np.ndarray
+    ) -> tuple[slice, slice] | None:
+        """Rows and columns that the shapes can cover; None if all are outside the clip box."""
         x0, x1 = max(float(left.min()), self.clip[0]), min(float(right.max()), self.clip[1])
         y0, y1 = max(float(top.min()), self.clip[2]), min(float(bottom.max()), self.clip[3])
         if x0 - x1 > 1 or y0 - y1 > 1:
             return None
-        return slice(max(0, int(y0) - 1), min(self.size, int(y1) + 2)), slice(max(0, int(x0) - 1), min(self.size, int(x1) + 2))
+        return slice(max(0, int(y0) - 1), min(self.size, int(y1) + 2)), slice(
+            max(0, int(x0) - 1), min(self.size, int(x1) + 2)
+        )
 
     def _paint(self, coverage: np.ndarray, ys: slice, xs: slice, colour: Colour) -> None:
         coverage *= self.clip_y[ys, None]
@@ -162,5 +215,7 @@ class Canvas:
 
 
 def _overlap(centres: np.ndarray, low: np.ndarray | float, high: np.ndarray | float) -> np.ndarray:
-    """The share of each unit interval around `centres` that lies between `low` and `high`."""
-    return np.maximum(np.minimum(centres + 0.5, high) - np.maximum(centres - 0.5, low), 0).astype(np.float32)
+    """Fraction of each unit interval around `centres` that lies between `low` and `high`."""
+    return np.maximum(np.minimum(centres + 0.5, high) - np.maximum(centres - 0.5, low), 0).astype(
+        np.float32
+    )

@@ -1,0 +1,5 @@
+"""The command line program `intervae`."""
+
+from intervae.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,30 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Run = Annotated[Path, typer.Argument(help="Folder of a trained run.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random numbers.")]
+Evaluate = Annotated[
+    bool,
+    typer.Option(
+        "--evaluate/--no-evaluate",
+        help="Evaluate on the test split and draw figures after training.",
+    ),
+]
+# earlier name of --evaluate/--no-evaluate
+Pictures = Annotated[bool, typer.Option("--pictures/--no-pictures", hidden=True)]
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        help="COLUMN=continuous, binary or categorical, to override the detected kind.",
+        show_default=False,
+    ),
+]

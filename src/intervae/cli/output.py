@@ -1,0 +1,234 @@
+"""Printed output: lists, settings of models, tables and notes, as text or JSON."""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from intervae.errors import unknown
+from intervae.notes import Note
+from intervae.settings import describe_settings
+
+if TYPE_CHECKING:
+    from intervae.data import Dataset
+    from intervae.experiments.page import Page
+    from intervae.metrics.base import Measurement
+
+out = Console(soft_wrap=True)
+err = Console(stderr=True, soft_wrap=True)
+Row = dict[str, Any]
+MAX_CATEGORIES = 12  # shown per variable
+
+
+def echo(text: str, style: str | None = None) -> None:
+    """Print text as it is: brackets in names and paths are not markup."""
+    out.print(text, style=style, markup=False, highlight=False)
+
+
+def print_notes(notes: Iterable[Note | str], console: Console = out) -> None:
+    """Print one line per note."""
+    for note in notes:
+        text = note.text if isinstance(note, Note) else note
+        console.print(f"note: {text}", style="yellow", markup=False, highlight=False)
+
+
+def print_rows(rows: list[Row], columns: tuple[str, ...], as_json: bool) -> None:
+    """Print these columns of the rows, the first in bold; or all of them as JSON."""
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    grid = Table(box=None, show_header=False, pad_edge=False)
+    for row in rows:
+        cells = [Text(str(row[column]), "" if i else "bold") for i, column in enumerate(columns)]
+        grid.add_row(*cells)
+    out.print(grid)
+
+
+def print_changes(
+    before: dict[str, float], after: dict[str, float], as_json: bool, *, mark: bool = False
+) -> None:
+    """Print the variables before and after do(); `mark` adds the change and makes it bold.
+
+    Without any change a single column of values is printed.
+    """
+    rows = [
+        {"variable": name, "before": old, "after": after[name], "changed": old != after[name]}
+        for name, old in before.items()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    columns = ["before", "after", *(["change"] if mark else [])] if before != after else ["value"]
+    grid = Table("variable", box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        grid.add_column(column, justify="right")
+    for name, old in before.items():
+        new = after[name]
+        cells = (f"{old:.4g}", f"{new:.4g}", f"{new - old:+.4g}" if new != old else "")
+        style = "bold" if mark and new != old else ""
+        grid.add_row(Text(name), *cells[: len(columns)], style=style)
+    out.print(grid)
+
+
+def print_page(page: Page) -> None:
+    """Print a results page: rendered and without its long table if to a terminal."""
+    from rich.markdown import Markdown
+
+    if not out.is_terminal:
+        print(page.text)
+        return
+    summary = page.summary
+    if page.all_numbers:
+        summary += "All numbers are in the file."
+    out.print(Markdown(summary), width=max(out.width, 120))
+
+
+# ---- lists --------------------------------------------------------------------------------------
+def list_models() -> list[Row]:
+    """Return name, description, queries and default settings of every model."""
+    from intervae.models import MODELS
+    from intervae.models.base import QUERIES
+
+    return [
+        {
+            "name": name,
+            "description": model.title,
+            "answers": [query for query in QUERIES if hasattr(model, query)],
+            "settings": {field.name: field.default for field in fields(model.Settings)},
+        }
+        for name, model in MODELS.items()
+    ]
+
+
+def list_datasets() -> list[Row]:
+    """Return name, description and required files of every data set."""
+    from intervae.data import datasets
+
+    return [
+        {"name": entry.name, "description": entry.description, "needs": entry.needs}
+        for entry in datasets()
+    ]
+
+
+def list_metrics() -> list[Row]:
+    """Return name, description and requirements of every metric."""
+    from intervae.evaluation import METRICS
+
+    return [
+        {
+            "name": name,
+            "description": metric.description + " (only on request)" * metric.on_request,
+            "needs": metric.requirements,
+            "on_request": metric.on_request,
+        }
+        for name, metric in METRICS.items()
+    ]
+
+
+def list_experiments() -> list[Row]:
+    """Return name and description of every experiment."""
+    from intervae.experiments import EXPERIMENTS
+
+    return [{"name": e.name, "description": f"{e.title} ({e.seeds} seeds)"} for e in EXPERIMENTS]
+
+
+# ---- settings of a model ------------------------------------------------------------------------
+def list_settings(model: str) -> list[Row]:
+    """Return name, type, default, help and advanced flag of every setting of a model."""
+    from intervae.models import MODELS
+
+    if model not in MODELS:
+        raise unknown("model", model, MODELS)
+    return [
+        {**row, "type": _type_text(row["type"])}
+        for row in describe_settings(MODELS[model].Settings)
+    ]
+
+
+def print_settings(model: str, show_all: bool) -> None:
+    """Print the common settings of a model, with `show_all` the advanced ones below."""
+    rows = list_settings(model)
+    advanced = [row for row in rows if row["advanced"]]
+    _print_settings_table([row for row in rows if not row["advanced"]])
+    if not advanced:
+        return
+    if show_all:
+        echo("\nadvanced", "bold")
+        _print_settings_table(advanced)
+    else:
+        echo(f"\n{len(advanced)} advanced settings: intervae models {model} --all", "dim")
+
+
+def _print_settings_table(rows: list[Row]) -> None:
+    grid = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("setting", "default", "type", "description"):
+        grid.add_column(column, no_wrap=column in ("setting", "default"))
+    for row in rows:
+        default = Text(setting_text(row["default"]))
+        grid.add_row(Text(row["name"], "bold"), default, Text(row["type"]), Text(row["help"]))
+    out.print(grid)
+
+
+def setting_text(value: Any) -> str:
+    """Return a setting's value as `--set` accepts it, such as 32,64 or none or true."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def _type_text(hint: Any) -> str:
+    """Return a type in words: `int or none`, `conv or mlp`, `int,...`."""
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) is typing.Literal:
+        return " or ".join(map(str, arguments))
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return " or ".join(_type_text(argument) for argument in arguments)
+    if typing.get_origin(hint) is tuple:
+        return f"{_type_text(arguments[0])},..."
+    names = {type(None): "none", bool: "true or false", str: "text"}
+    return names.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+# ---- data and measurements ----------------------------------------------------------------------
+def print_data(data: Dataset) -> None:
+    """Print size, variables and notes of a data set."""
+    echo(str(data))
+    grid = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("variable", "kind", "range"):
+        grid.add_column(column)
+    for v in data.variables:
+        grid.add_row(Text(v.name), v.kind, Text(v.describe_values(MAX_CATEGORIES)))
+    if data.variables:
+        out.print(grid)
+    print_notes(data.notes)
+
+
+def print_measurements(measurements: list[Measurement]) -> None:
+    """Print the value of every metric, then its values for each variable."""
+    from intervae.evaluation import headlines, variable_tables
+
+    header = ["metric on the test split", "value", "images", "details"]
+    _print_table(header, headlines(measurements), text_columns=(0, 3))
+    for header, rows in variable_tables(measurements):
+        _print_table(header, rows)
+
+
+def _print_table(
+    header: list[str], rows: list[list[str]], text_columns: tuple[int, ...] = (0,)
+) -> None:
+    """Print a table; columns of numbers are aligned to the right."""
+    grid = Table(header_style="bold")
+    for i, column in enumerate(header):
+        justify: typing.Literal["left", "right"] = "left" if i in text_columns else "right"
+        grid.add_column(Text(column), justify=justify, overflow="fold", no_wrap=i == 0)
+    for row in rows:
+        grid.add_row(*map(Text, row))
+    out.print(grid)

@@ -1,0 +1,250 @@
+"""`intervae train` and `intervae resume`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from intervae.cli.evaluate import draw_figures, evaluate_run
+from intervae.cli.options import Device, Evaluate, Kinds, Pictures, Run, Seed
+from intervae.cli.output import echo, print_data, print_notes
+from intervae.cli.runs import load_run_data
+from intervae.errors import DataError, RunError, UsageError, unknown
+
+if TYPE_CHECKING:
+    from intervae.causal.graph import CausalGraph
+    from intervae.data import Dataset
+    from intervae.models.base import Model
+    from intervae.training import Result
+
+
+@contextlib.contextmanager
+def explain_interrupt(run: Path | None = None) -> Iterator[None]:
+    """Turn Ctrl-C into an error that says how to resume `run`, or that nothing was written."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if run is None or not (run / "config.json").is_file():
+            raise RunError(
+                "interrupted before anything was written; give the same command again."
+            ) from None
+        from intervae.models.storage import how_to_resume
+
+        raise RunError(f"interrupted; {how_to_resume(run)}.") from None
+
+
+@explain_interrupt()
+def train(
+    model: Annotated[str, typer.Argument(help="Name from `intervae models`.", show_default=False)],
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Name from `intervae datasets`, a folder of images, an .npz or an .h5 file.",
+            show_default=False,
+        ),
+    ],
+    folder: Annotated[
+        Path | None,
+        typer.Option("--out", help="Run folder.", show_default="runs/DATA-MODEL-SEED"),
+    ] = None,
+    seed: Seed = 0,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Short for --set epochs=N.", show_default=False),
+    ] = None,
+    device: Device = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing run.")
+    ] = False,
+    size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Image height and width in pixels.", show_default=False),
+    ] = None,
+    variables: Annotated[
+        str | None, typer.Option(help="Label columns to use: a,b,c.", show_default=False)
+    ] = None,
+    kinds: Kinds = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="Group column, e.g. patient; a group is never divided between splits.",
+            show_default=False,
+        ),
+    ] = None,
+    data_option: Annotated[
+        list[str] | None,
+        typer.Option(help="KEY=VALUE, an option of the data set.", show_default=False),
+    ] = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            help="Known graph: a graph.json file, or `true` for the data set's own graph.",
+            show_default=False,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="KEY=VALUE, a setting of the model or of the training.",
+            show_default=False,
+        ),
+    ] = None,
+    evaluate: Evaluate = True,
+    pictures: Pictures = True,
+) -> None:
+    """Train a model, evaluate it and draw its figures."""
+    from intervae.models import MODELS, create
+    from intervae.models.checks import check_accepts_graph
+    from intervae.settings import split_settings
+    from intervae.training import Options, fit
+
+    if model not in MODELS:
+        raise unknown("model", model, MODELS)
+    values = _parse_model_settings(model, settings or [], epochs)
+    if graph is not None:
+        check_accepts_graph(MODELS[model])
+    model_settings, training_options = split_settings(values, MODELS[model].Settings, Options)
+    dataset = _load_data(data, size, variables, kinds, group, data_option)
+    print_data(dataset)
+    run = folder or Path("runs") / f"{dataset.name}-{model}-{seed}"
+    if graph is not None:
+        model_settings["graph"] = _read_graph(graph, dataset)
+    net = create(model, dataset, seed=seed, **model_settings)
+    print_notes(net.notes(dataset))
+    echo(f"training {model} on {dataset.name}, seed {seed}, into {run}")
+    with explain_interrupt(run):
+        result = fit(
+            net,
+            dataset,
+            seed=seed,
+            out=run,
+            device=device,
+            resume=resume,
+            overwrite=overwrite,
+            **training_options,
+        )
+        _finish(net, dataset, run, result, evaluate and pictures)
+
+
+def resume(
+    run: Run, device: Device = "auto", evaluate: Evaluate = True, pictures: Pictures = True
+) -> None:
+    """Resume an interrupted run with its own settings, evaluate it and draw its figures."""
+    with explain_interrupt(run):
+        net, dataset, result = _resume_run(run, device)
+        _finish(net, dataset, run, result, evaluate and pictures)
+
+
+def _parse_model_settings(model: str, texts: list[str], epochs: int | None) -> dict[str, str]:
+    """Return the values of --set and --epochs; contradictory ones raise a UsageError."""
+    from intervae.models import MODELS
+    from intervae.settings import parse_settings
+
+    values = parse_settings(texts)
+    if epochs is not None:
+        if "epochs" in values:
+            raise UsageError(
+                f"--epochs {epochs} and --set epochs={values['epochs']} set the same thing; "
+                "give one of them."
+            )
+        values["epochs"] = str(epochs)
+    if "epochs" in values and "epochs" not in {f.name for f in fields(MODELS[model].Settings)}:
+        raise UsageError(f"{model} is not trained in epochs; leave epochs={values['epochs']} out.")
+    return values
+
+
+def _resume_run(run: Path, device: str) -> tuple[Model, Dataset, Result]:
+    """Train an interrupted run to its end, with the settings in its config.json."""
+    from intervae.files import read_json
+    from intervae.models.storage import build_model, check_run_folder
+    from intervae.training import Options, fit
+
+    check_run_folder(run)
+    config = read_json(run / "config.json", "the run's settings")
+    model = build_model(config, run)
+    seed, options = config.get("seed"), config.get("training")
+    if (
+        not isinstance(seed, int)
+        or not isinstance(options, dict)
+        or options.keys() - {f.name for f in fields(Options)}
+    ):
+        raise RunError(
+            f"{run / 'config.json'} has no training options; resume it with the original command "
+            "plus --resume."
+        )
+    data = load_run_data(run, config, model)
+    echo(f"resuming {run}")
+    return model, data, fit(model, data, seed=seed, out=run, device=device, resume=True, **options)
+
+
+def _finish(net: Model, dataset: Dataset, run: Path, result: Result, evaluate: bool) -> None:
+    """Print the time of the training, then evaluate and draw if `evaluate`."""
+    if result.seconds_before_resume == result.seconds:
+        echo(f"{run} was already trained, in {result.seconds:.0f} s; nothing to do")
+    else:
+        before = f", {result.seconds_before_resume:.0f} s of them before the interruption"
+        echo(
+            f"trained in {result.seconds:.0f} s" + (before if result.seconds_before_resume else "")
+        )
+    if evaluate:
+        evaluate_run(net, dataset, run, None, False)
+        draw_figures(net, dataset, run)
+
+
+def _load_data(
+    data: str,
+    size: int | None,
+    variables: str | None,
+    kinds: list[str] | None,
+    group: str | None,
+    options: list[str] | None,
+) -> Dataset:
+    """Return the data set that the options describe."""
+    from intervae.data import load_data
+    from intervae.settings import parse_settings, plain_value
+
+    texts = parse_settings(options or [], "--data-option")
+    for key in texts:
+        if key in ("size", "variables", "kinds", "group"):
+            option = "--kind" if key == "kinds" else f"--{key}"
+            raise UsageError(f"--data-option {key}=... has its own option, {option}.")
+    names = [name.strip() for name in variables.split(",")] if variables else None
+    data_options: dict[str, Any] = {key: plain_value(text) for key, text in texts.items()}
+    try:
+        return load_data(
+            data,
+            size=size,
+            variables=names,
+            kinds=parse_settings(kinds or [], "--kind") or None,
+            group=group,
+            **data_options,
+        )
+    except DataError as error:
+        print_notes(getattr(error, "__notes__", ()))  # files that were skipped before the error
+        raise
+
+
+def _read_graph(graph: str, data: Dataset) -> CausalGraph:
+    """Return the graph that --graph names."""
+    from intervae.causal import CausalGraph
+    from intervae.files import read_json
+
+    if graph != "true":
+        if not Path(graph).is_file():
+            raise UsageError(
+                f"--graph {graph}: there is no such file; give a graph.json, or `true` for the "
+                "data set's own graph."
+            )
+        return CausalGraph.from_json(read_json(Path(graph), "a graph"))
+    if data.graph is None:
+        raise UsageError(
+            f"--graph true: the true graph of {data.name} is not known; give a graph.json."
+        )
+    return data.graph

@@ -1,0 +1,185 @@
+"""Kind of each column of a table: continuous, binary or categorical.
+
+The rule, in this order, for every column that `kinds=` does not name:
+    1. two different values (0/1, yes/no, female/male, 20/40): binary, coded 0 and 1 in numerical
+       or alphabetical order;
+    2. numbers: continuous, even integers with few values;
+    3. text with fewer than two rows per value on average (an id, a free text): left out, with a
+       note;
+    4. other text: categorical, coded in alphabetical order.
+A column with numbers in more than half of its rows is numeric; a text in it is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from intervae.data.collinear_columns import collinear_notes
+from intervae.data.dataset import Dataset
+from intervae.data.raw_column import RawColumn, number_text
+from intervae.data.variables import KINDS, Kind, Variable
+from intervae.errors import DataError, UsageError, abbreviate, unknown
+from intervae.notes import Note
+
+DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The chosen columns: labels (N, n), variables without scale, and a note per decision."""
+
+    labels: np.ndarray
+    variables: tuple[Variable, ...]
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class ColumnDescription:
+    """Name, kind and values of a variable, and the reason for its kind."""
+
+    name: str
+    kind: Kind
+    values: str
+    reason: str
+
+
+def describe_columns(dataset: Dataset) -> list[ColumnDescription]:
+    """Return kind, range or categories, and the reason for the kind, of each variable."""
+    reasons = {note.subject: note.reason for note in dataset.notes if note.kind == "column-kind"}
+    return [
+        ColumnDescription(
+            v.name, v.kind, v.describe_values(), reasons.get(v.name, "given by the data set")
+        )
+        for v in dataset.variables
+    ]
+
+
+def decide_columns(
+    table: Mapping[str, np.ndarray],
+    *,
+    rows: int,
+    where: Callable[[int], str],
+    variables: Sequence[str] | None = None,
+    kinds: Mapping[str, str] | None = None,
+    not_variables: Sequence[str] = (),
+) -> Columns:
+    """Turn the columns of a table into labels and variables.
+
+    Arguments:
+        table: name -> (N,) numbers, bools or text.
+        rows: N, needed for a table without columns.
+        where: row number -> how an error names that row, such as `labels.csv, line 3`.
+        variables: the columns to use, in this order; default all.
+        kinds: name -> kind, for columns to which the rule does not apply.
+        not_variables: columns with another use (a group, a split), used only if `variables`
+            names them.
+    """
+    check_variables(variables, table)
+    _check_kinds(kinds, table)
+    default = [name for name in table if name not in not_variables]
+    names = default if variables is None else list(variables)
+    labels, results, notes = [], [], []
+    for name in names:
+        column = RawColumn.read(name, table[name], where)
+        kind, reason = _decide_kind(column, (kinds or {}).get(name))
+        if kind is None:
+            if variables is not None:
+                raise DataError(
+                    f"column {name!r} is {reason}; leave it out of variables= (--variables), "
+                    f'or pass kinds={{"{name}": "categorical"}} (--kind).'
+                )
+            notes.append(_note("column-left-out", name, f"left out, {reason}"))
+            continue
+        codes, categories = _encode(column, kind)
+        if categories:
+            reason += ": " + abbreviate(
+                [f"{category} = {code}" for code, category in enumerate(categories)]
+            )
+        labels.append(codes)
+        results.append(Variable(name, kind, categories=categories))
+        notes.append(_note("column-kind", name, reason))
+    values = np.stack(labels, axis=1) if labels else np.zeros((rows, 0))
+    return Columns(values, tuple(results), (*notes, *collinear_notes(values, results)))
+
+
+def _note(kind: str, name: str, reason: str) -> Note:
+    return Note(kind, name, f"column {name!r}: {reason}", reason)
+
+
+def _decide_kind(column: RawColumn, kind: str | None) -> tuple[Kind | None, str]:
+    """Return the kind (None for an id or free text) and the reason; `kind` overrides the rule."""
+    if column.distinct < 2:
+        value = column.texts[0] if len(column.texts) else "nothing"
+        raise DataError(
+            f"column {column.name!r} is {value!r} in every row, so nothing can be learned from it; "
+            "leave it out with variables= (--variables)."
+        )
+    if kind is not None:
+        return kind, "given in kinds"  # type: ignore[return-value]
+    rows = len(column.rows)
+    if column.is_number[column.rows].sum() * 2 > rows:
+        column.require_numbers()
+        return ("binary", "two values") if column.distinct == 2 else ("continuous", "numbers")
+    if column.distinct == 2:
+        return "binary", "two values"
+    commas = np.array([bool(DECIMAL_COMMA.fullmatch(text)) for text in column.texts], dtype=bool)
+    if commas[column.rows].sum() * 2 > rows:
+        text = column.text(commas)
+        raise DataError(
+            f"{column.place(commas)}: {column.name!r} is {text!r}, a number with a decimal comma; "
+            f"write decimal points, as in {text.replace(',', '.')!r}, or pass "
+            f'kinds={{"{column.name}": "categorical"}} (--kind) if it is meant as text.'
+        )
+    if column.distinct * 2 > rows:
+        values = f"{column.distinct} different values in {rows} rows"
+        return None, f"text with {values}, so an id or free text"
+    return "categorical", f"text with {column.distinct} values"
+
+
+def _encode(column: RawColumn, kind: Kind) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return the column as numbers (N,), and the words for its codes; none for 0 and 1."""
+    if kind == "continuous":
+        column.require_numbers()
+        return column.numbers[column.rows], ()
+    if kind == "binary" and column.distinct != 2:
+        raise DataError(
+            f"column {column.name!r} has {column.distinct} different values, so it cannot be "
+            f'binary; pass kinds={{"{column.name}": "categorical"}} (--kind).'
+        )
+    if column.is_number.all():
+        values, codes = np.unique(column.numbers, return_inverse=True)
+        categories = tuple(number_text(value) for value in values)
+    else:
+        texts = [str(text) for text in column.texts]
+        categories = tuple(sorted(texts, key=lambda text: (text.casefold(), text)))
+        codes = np.array([categories.index(text) for text in texts])
+    is_plain = kind == "binary" and categories == ("0", "1")
+    return codes[column.rows].astype(np.float64), () if is_plain else categories
+
+
+def check_variables(variables: Sequence[str] | None, columns: Iterable[str]) -> None:
+    """Raise an error unless `variables` is None or a list of different columns."""
+    if isinstance(variables, str):
+        raise UsageError(
+            f"variables={variables!r} must be a list of names, such as variables=[{variables!r}]."
+        )
+    names = list(columns)
+    for name in variables or ():
+        if name not in names:
+            raise unknown("variable", name, names)
+    if variables is not None and len(set(variables)) != len(variables):
+        raise UsageError(f"variables={list(variables)} names one twice; give each once.")
+
+
+def _check_kinds(kinds: Mapping[str, str] | None, columns: Iterable[str]) -> None:
+    """Raise an error unless `kinds` maps columns to known kinds."""
+    names = list(columns)
+    for name, kind in (kinds or {}).items():
+        if name not in names:
+            raise unknown("variable in kinds= (--kind)", name, names)
+        if kind not in KINDS:
+            raise unknown(f"kind for {name!r}", kind, KINDS)

@@ -1,0 +1,88 @@
+"""Jobs of several experiments: train and evaluate a model, or discover a graph of the labels."""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from intervae.data import Dataset, load_data
+from intervae.discovery import discover
+from intervae.evaluation import METRICS, evaluate, write_evaluation
+from intervae.evaluation.context import Context
+from intervae.experiments.base import Job, MetricKey, Numbers
+from intervae.files import write_json
+from intervae.models import create
+from intervae.models.base import Model
+from intervae.models.storage import load_model
+from intervae.report import write_figures
+from intervae.training import fit
+
+_LOADING = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Train(Job):
+    """Train a model, evaluate it on the test split and draw its figures.
+
+    An interrupted run is resumed.
+
+    Arguments:
+        metrics: names of metrics to evaluate; without any, all that apply.
+    """
+
+    metrics: tuple[str, ...] = ()
+
+    def run(self, seed: int, device: str, folder: Path) -> Numbers:
+        data = self.load()
+        model, seconds = self.train(data, seed, device, folder)
+        context = Context(model, data)
+        metrics = [name for name in self.metrics if METRICS[name].applies(context)]
+        measurements = evaluate(model, data, metrics)
+        write_evaluation(folder, measurements)
+        write_figures(model, data, folder)
+        numbers: Numbers = {"train_seconds": seconds}
+        for m in measurements:
+            numbers[m.metric] = m.value
+            if "by_chance" in m.parameters:
+                numbers[f"{m.metric}_by_chance"] = m.parameters["by_chance"]["value"]
+                numbers[f"{m.metric}_images"] = float(m.n)
+            for name, value in m.per_variable.items():
+                numbers[MetricKey(m.per_variable_metric, name)] = value
+        return numbers
+
+    def check(self) -> None:
+        self.load()
+
+    def load(self) -> Dataset:
+        """Return the data; jobs with the same data share one copy."""
+        with _LOADING:
+            return _load(self.data, json.dumps(dict(self.options), sort_keys=True))
+
+    def train(self, data: Dataset, seed: int, device: str, folder: Path) -> tuple[Model, float]:
+        """Return the trained model, loaded from its run folder, and the seconds of training."""
+        model = create(self.model, data, **self.settings)
+        resume = (folder / "config.json").is_file()
+        options = {"checkpoint_seconds": 60, "tensorboard": False, **self.training}
+        result = fit(model, data, seed=seed, out=folder, device=device, resume=resume, **options)
+        return load_model(folder, device), result.seconds
+
+
+@functools.lru_cache(maxsize=6)
+def _load(name: str, options: str) -> Dataset:
+    return load_data(name, **json.loads(options))
+
+
+@dataclass(frozen=True)
+class Discover(Job):
+    """Discover the graph of the labels; `model` is a method, each seed samples its own rows."""
+
+    def run(self, seed: int, device: str, folder: Path) -> Numbers:
+        data = load_data(self.data, **{**self.options, "size": 8, "seed": seed})
+        assert data.graph is not None
+        labels = data.train.labels.numpy()
+        result = discover(labels, self.model, names=data.names, seed=seed, **self.settings)
+        write_json(folder / "graph.json", result.graph.to_json())
+        return {"shd": float(data.graph.shd(result.graph)), "seconds": result.seconds}

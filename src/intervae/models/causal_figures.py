@@ -1,0 +1,69 @@
+"""Figures of a causal model whose latents are the labels: values, interventions, sweeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from intervae import figures
+from intervae.data import Dataset, Split, Variable
+from intervae.models.batches import query_split, spread_rows
+from intervae.models.causal import CausalModel
+
+IMAGES = 8  # columns of the figure of interventions
+SWEEP_VALUES = 7
+
+
+def draw_variables(model: CausalModel, data: Dataset, path: Path) -> None:
+    """Draw measured against true values of each variable of the test split."""
+    measured = query_split(model, "measure", data.test).numpy()
+    labels = data.test.labels.cpu().numpy()
+    figures.scatter(path, measured, labels, data.names, [v.unit for v in data.variables])
+
+
+def draw_interventions(model: CausalModel, data: Dataset, path: Path) -> None:
+    """Draw test images with each variable set in turn, above the simulator's truth."""
+    part = data.test[spread_rows(len(data.test), IMAGES)]
+    rows = [intervention_row(model, data, part, v) for v in data.variables]
+    figures.interventions(path, rows, part.images)
+
+
+def draw_sweep(model: CausalModel, data: Dataset, path: Path) -> None:
+    """Draw one test image with each variable swept over its range."""
+    middle = len(data.test) // 2
+    image = data.test[middle : middle + 1].images
+    rows = [sweep_row(model, image, v, i) for i, v in enumerate(data.variables)]
+    figures.intervention_sweep(path, image[0], rows)
+
+
+def intervention_row(
+    model: CausalModel, data: Dataset, part: Split, variable: Variable
+) -> figures.InterventionRow:
+    """Return the images of `part` with one variable set to the middle of its range."""
+    value = 1.0 if variable.kind == "binary" else round((variable.low + variable.high) / 2, 2)
+    do = {variable.name: value}
+    generated = model.counterfactual(part.images, do).cpu()
+    truth = None
+    if data.simulator is not None and "exogenous" in part.fields:
+        exogenous = part.fields["exogenous"].cpu().numpy()
+        size = data.spec.image_shape[-1]
+        truth = data.simulator.counterfactual(exogenous, do, size=size)[0]
+    label = f"do({variable.name} = {value:g}{' ' + variable.unit if variable.unit else ''})"
+    return figures.InterventionRow(label, generated, truth)
+
+
+def sweep_row(model: CausalModel, image: Any, variable: Variable, index: int) -> figures.SweepRow:
+    """Return one image (1, C, H, W) with one variable moved over its range."""
+    values = (
+        np.array([0.0, 1.0])
+        if variable.kind == "binary"
+        else np.linspace(variable.low, variable.high, SWEEP_VALUES)
+    )
+    images = [model.counterfactual(image, {variable.name: float(v)}) for v in values]
+    measured = float(model.measure(image)[0, index])
+    return figures.SweepRow(
+        variable.name, values.tolist(), torch.cat(images).cpu(), variable.unit, measured
+    )

@@ -1,0 +1,81 @@
+"""Checks before a model is built or asked, with errors that name the models that can."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from intervae.data import Spec
+from intervae.errors import DataError, MissingQueryError, UsageError
+
+if TYPE_CHECKING:
+    from intervae.models.base import Model
+
+QUERIES = (
+    "encode",
+    "decode",
+    "sample",
+    "graph",
+    "measure",
+    "intervene",
+    "counterfactual",
+    "act",
+    "act_repeatedly",
+    "attribute",
+    "explain",
+    "best_explanation",
+    "mechanism",
+    "action_mechanism",
+    "effect_curve",
+    "label_influence",
+    "traverse",
+    "extrapolate",
+    "latents_over_time",
+    "log_weights",
+)
+REASONS = {"measure": ", as its latents are not the labels; encode() returns the latents"}
+
+
+def models_that(condition: Callable[[type[Model]], bool]) -> str:
+    """Return the names of the models whose class fulfils a condition, comma-separated."""
+    from intervae.models import MODELS  # known once every model is defined
+
+    return ", ".join(name for name, cls in MODELS.items() if condition(cls)) or "none yet"
+
+
+def missing_query(cls: type[Model], query: str) -> MissingQueryError:
+    """Return the error for a query that the model class lacks."""
+    able = models_that(lambda other: hasattr(other, query))
+    reason = REASONS.get(query, "")
+    return MissingQueryError(
+        f"{cls.name} cannot answer {query}(){reason}; models that can: {able}."
+    )
+
+
+def need_labels(name: str, spec: Spec) -> None:
+    """Raise a DataError for data without labels, or with categorical ones; `name`: the model."""
+    if not spec.variables:
+        raise DataError(
+            f"{name} learns from labels, but this data has none; "
+            "give a labels.csv or another model."
+        )
+    for variable in spec.variables:
+        if variable.kind == "categorical":
+            raise DataError(
+                f"{name} takes continuous and binary variables, but {variable.name!r} is "
+                "categorical; leave it out with variables= (--variables), or recode it."
+            )
+
+
+def check_accepts_graph(cls: type[Model]) -> None:
+    """Raise a UsageError for a model whose constructor takes no known graph."""
+
+    def takes_graph(cls: type[Model]) -> bool:
+        return "graph" in inspect.signature(cls).parameters
+
+    if not takes_graph(cls):
+        raise UsageError(
+            f"{cls.name} takes no graph (graph=, --graph); models that do: "
+            f"{models_that(takes_graph)}."
+        )

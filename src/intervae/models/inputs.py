@@ -1,0 +1,126 @@
+"""Checks of what callers pass to a model: images, clips, latents and labels."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intervae.data import Spec
+from intervae.errors import QueryError
+from intervae.models.checks import models_that
+
+
+class InputChecks:
+    """The input methods of every model; errors name the shape or value that was wrong."""
+
+    name: ClassVar[str]
+    spec: Spec
+    latent_names: Any
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device  # type: ignore[attr-defined]
+
+    def as_images(self, images: Any, *, any_length: bool = False) -> Tensor:
+        """Check images and return them on the device as floats in [0, 1].
+
+        Arguments:
+            images: (B, C, H, W) or (C, H, W), uint8 or floats in [0, 1]; a model of clips takes
+                (B, T, C, H, W) or (T, C, H, W).
+            any_length: whether clips may have any number of frames T >= 1.
+
+        Returns:
+            (B, C, H, W), of clips (B, T, C, H, W).
+        """
+        tensor = as_tensor(images, "images")
+        original_shape = tuple(tensor.shape)
+        frames = self.spec.frames
+        expected = self.spec.image_shape if frames is None else (frames, *self.spec.image_shape)
+        if tensor.ndim == len(expected):
+            tensor = tensor[None]
+        if any_length and frames is not None and tensor.ndim == 5 and tensor.shape[1] > 0:
+            expected = (tensor.shape[1], *expected[1:])
+        if tuple(tensor.shape[1:]) != expected:
+            raise self._wrong_shape(original_shape)
+        if not len(tensor):
+            raise QueryError("no images were passed; pass at least one.")
+        if tensor.dtype == torch.uint8:
+            return tensor.to(self.device).float() / 255
+        tensor = tensor.to(self.device, torch.float32)
+        if not torch.isfinite(tensor).all():
+            raise QueryError("the images hold NaN or infinite pixels; clean them first.")
+        if tensor.min() < 0 or tensor.max() > 1:
+            raise QueryError(
+                "float images must lie in [0, 1], these range from "
+                f"{tensor.min():.3g} to {tensor.max():.3g}; divide by 255, or pass uint8."
+            )
+        return tensor
+
+    def _wrong_shape(self, shape: tuple[int, ...]) -> QueryError:
+        """Return the error for images of a shape that the model was not built for."""
+        expected, frames = self.spec.image_shape, self.spec.frames
+        if frames is None:
+            start = (
+                f"{self.name} was built for images of shape {expected} (channels, height, width), "
+            )
+            if len(shape) == 5:
+                able = models_that(lambda cls: cls.takes_clips)
+                return QueryError(
+                    f"{start}but shape {shape} is that of clips; pass one frame of each, "
+                    f"such as clips[:, 0], or use {able}."
+                )
+            return QueryError(f"{start}not {shape}; resize or transpose them.")
+        start = (
+            f"{self.name} was built for clips of shape {(frames, *expected)} "
+            f"(frames, channels, height, width), not {shape}; "
+        )
+        if len(shape) in (4, 5) and shape[-3:] == expected:
+            return QueryError(
+                f"{start}encode takes {frames} frames, as in the training data; "
+                "reconstruct, counterfactual and extrapolate take any number."
+            )
+        if shape == expected:
+            return QueryError(f"{start}a clip has frames: pass several images.")
+        return QueryError(f"{start}resize or transpose them.")
+
+    def as_latents(self, latents: Any) -> Tensor:
+        """Check latents (B, n, k) and return them on the device."""
+        tensor = as_tensor(latents, "latents").to(self.device, torch.float32)
+        n = len(self.latent_names)
+        if tensor.ndim != 3 or tensor.shape[1] != n or not torch.isfinite(tensor).all():
+            raise QueryError(
+                f"latents must be finite and of shape (images, {n} variables, dims), "
+                f"not {tuple(tensor.shape)}."
+            )
+        return tensor
+
+    def as_labels(self, labels: Any, n: int) -> Tensor:
+        """Check labels (n, variables) in their own units and return them on the device."""
+        tensor = as_tensor(labels, "labels").to(self.device, torch.float32)
+        tensor = tensor[None] if tensor.ndim == 1 else tensor
+        expected = (n, len(self.spec.variables))
+        if tuple(tensor.shape) != expected:
+            raise QueryError(
+                f"labels must be {expected}, one column for each of "
+                f"{', '.join(self.spec.names)}, not {tuple(tensor.shape)}."
+            )
+        if not torch.isfinite(tensor).all():
+            raise QueryError("the labels hold NaN or infinite values; clean them first.")
+        return tensor
+
+
+def as_tensor(value: Any, what: str) -> Tensor:
+    """Return a tensor, an array or nested lists as a tensor; `what` names it in the error."""
+    if isinstance(value, Tensor):
+        return value.detach()
+    try:
+        array = np.ascontiguousarray(value)
+        return torch.from_numpy(array if array.flags.writeable else array.copy())
+    except (TypeError, ValueError):
+        raise QueryError(
+            f"the {what} are not an array of numbers (they are a {type(value).__name__}); "
+            "pass a tensor or a numpy array."
+        ) from None

@@ -1,0 +1,217 @@
+"""A decoder that paints a picture in layers, each from its own few variables.
+
+A layer of one variable is a convolutional decoder. A layer of several is a network of the pixel's
+coordinates, so that it extrapolates to combinations of variables that training never showed.
+Every layer gives a colour and an opacity logit per pixel. A softmax of the logits over the layers
+and the background (logit 0) composes them; the layer with the larger logit is in front.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from intervae.nets.images import ConvDecoder
+
+COMBINATIONS = 8  # of coordinates and variables, in a coordinate layer
+OCTAVES = 3  # frequencies of each combination
+MOST_POINTS = 2**18  # pixels times images that a coordinate layer handles at once in queries
+CLOSED = -30.0  # opacity logit outside the region of a layer
+DARKEST = 1e-6  # pixels are kept this far from 0 and 1, so that their logits are finite
+
+
+class Composition(NamedTuple):
+    """A picture put together from layers, at all or some pixels."""
+
+    pixels: Tensor  # (B, C, P) in [0, 1]
+    weights: Tensor  # (B, L, P) share of each layer; the background has the rest
+
+
+class CoordinateLayer(nn.Module):
+    """Variables (B, n) and pixel coordinates (P, 2) to colour and opacity logits (B, C + 1, P).
+
+    The input is octaves of learned linear combinations of coordinates and variables. A translation
+    by a variable is the simplest such function, and it holds outside the training data.
+    """
+
+    def __init__(self, variables: int, channels: int, hidden: int = 64) -> None:
+        super().__init__()
+        self.of_coordinates = nn.Linear(2, COMBINATIONS, bias=False)
+        self.of_variables = nn.Linear(variables, COMBINATIONS)
+        features = COMBINATIONS * (1 + 2 * OCTAVES)
+        self.hidden = nn.Sequential(
+            nn.Linear(features, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+        )
+        self.output = nn.Linear(hidden, channels + 1)
+        with torch.no_grad():
+            self.of_coordinates.weight.normal_(0, 0.7)
+            self.of_coordinates.weight[:2] = torch.eye(2)
+            self.of_variables.weight.normal_(0, 0.2)  # variables move the pattern slowly at first
+            self.of_variables.bias.zero_()
+            for layer in self.hidden:
+                if isinstance(layer, nn.Linear):
+                    nn.init.kaiming_normal_(layer.weight)
+            self.output.weight.mul_(0.3)
+
+    def forward(self, variables: Tensor, coordinates: Tensor) -> Tensor:
+        mixed = self.of_coordinates(coordinates)[None] + self.of_variables(variables)[:, None]
+        angles = [math.pi / 2 * 2**octave * mixed for octave in range(OCTAVES)]
+        waves = [wave for angle in angles for wave in (torch.sin(angle), torch.cos(angle))]
+        return self.output(self.hidden(torch.cat([mixed, *waves], dim=-1))).transpose(1, 2)
+
+
+class LayeredDecoder(nn.Module):
+    """Variables (B, n) to images (B, C, H, W): one layer per variable, and some per group.
+
+    Arguments:
+        variables: n.
+        groups: number of layers of several variables; `set_layers` says which.
+        channels, hidden: of the convolutional layers of single variables.
+        group_hidden: width of the coordinate layers.
+
+    `members` (n + groups, n) holds the variables of each layer; a layer without any is not used.
+    """
+
+    background: Tensor
+    members: Tensor
+    explained: Tensor
+    regions: Tensor
+    coordinates: Tensor
+
+    def __init__(
+        self,
+        variables: int,
+        image_shape: tuple[int, int, int],
+        channels: Sequence[int],
+        hidden: int,
+        *,
+        groups: int = 3,
+        group_hidden: int = 64,
+    ) -> None:
+        super().__init__()
+        colours, height, width = image_shape
+        self.variables, self.image_shape = variables, image_shape
+        self.singles = nn.ModuleList(
+            ConvDecoder(1, (colours + 1, height, width), channels, hidden) for _ in range(variables)
+        )
+        self.groups = nn.ModuleList(
+            CoordinateLayer(variables, colours, group_hidden) for _ in range(groups)
+        )
+        for layer in self.singles:  # a gentle start: logits near 0 everywhere
+            layer.convolutions[-1].weight.data.mul_(0.3)  # type: ignore[union-attr, index]
+        self.register_buffer("background", torch.full(image_shape, 0.5))
+        self.register_buffer("members", torch.eye(variables + groups, variables))
+        self.register_buffer("explained", torch.zeros(variables + groups))
+        self.register_buffer("regions", torch.ones(groups, height * width))
+        y, x = torch.meshgrid(*(_centres(side) for side in (height, width)), indexing="ij")
+        self.register_buffer("coordinates", torch.stack([x, y], -1).flatten(0, 1), persistent=False)
+        self._active: tuple[int, ...] | None = None
+
+    # ---- which layer paints what ---------------------------------------------------------------
+    def set_layers(
+        self,
+        layers: Sequence[Sequence[int]],
+        background: Tensor,
+        *,
+        explained: Sequence[float] | None = None,
+        regions: Sequence[Tensor] | None = None,
+    ) -> None:
+        """Use a layer for each of these sets of variables, over a background (C, H, W).
+
+        Arguments:
+            explained: what each layer explains, to be kept with it.
+            regions: (H, W) of 0 and 1 for each layer; one of several variables paints only there.
+        """
+        self.members.zero_()
+        self.explained.zero_()
+        self.regions.fill_(1)
+        free = iter(range(self.variables, len(self.members)))
+        for i, layer in enumerate(layers):
+            row = layer[0] if len(layer) == 1 else next(free)
+            self.members[row, list(layer)] = 1
+            self.explained[row] = explained[i] if explained is not None else 0.0
+            if regions is not None and row >= self.variables:
+                self.regions[row - self.variables] = regions[i].flatten()
+        self.background.copy_(background)
+        self._active = None
+        _ = self.active  # read now: a captured step must not wait for the device
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """Rows of `members` with a variable, single variables first."""
+        if self._active is None:
+            self._active = tuple(self.members.any(1).nonzero()[:, 0].tolist())
+        return self._active
+
+    def _load_from_state_dict(self, *args: object, **options: object) -> None:
+        super()._load_from_state_dict(*args, **options)
+        self._active = None
+
+    # ---- pictures ------------------------------------------------------------------------------
+    def layer_logits(self, variables: Tensor, pixels: Tensor | None = None) -> Tensor:
+        """Colour and opacity logits (B, L, C + 1, P) of the active layers at all or some pixels."""
+        coordinates = self.coordinates if pixels is None else self.coordinates[pixels]
+        outputs = []
+        for row in self.active:
+            if row < self.variables:
+                flat = self.singles[row](variables[:, row : row + 1]).flatten(2)
+                outputs.append(flat if pixels is None else flat[..., pixels])
+            else:
+                layer = self.groups[row - self.variables]
+                inputs = variables * self.members[row]
+                chunks = [coordinates]
+                if not torch.is_grad_enabled():  # bounded memory for queries
+                    chunks = list(coordinates.split(max(1, MOST_POINTS // len(variables))))
+                output = torch.cat([layer(inputs, chunk) for chunk in chunks], dim=2)
+                region = self.regions[row - self.variables]
+                outside = 1 - (region if pixels is None else region[pixels])
+                closed = torch.zeros_like(output[:, :, :1])
+                closed[:, -1] = CLOSED
+                outputs.append(torch.where(outside.bool(), closed, output))
+        return torch.stack(outputs, dim=1)
+
+    def compose(self, logits: Tensor, pixels: Tensor | None = None) -> Composition:
+        """Layers' logits (B, L, C + 1, P) to a picture."""
+        background = self.background.flatten(1)
+        background = background if pixels is None else background[:, pixels]
+        opacity = logits[:, :, -1]  # (B, L, P)
+        zero = torch.zeros_like(opacity[:, :1])
+        weights = torch.softmax(torch.cat([zero, opacity], dim=1), dim=1)
+        colours = torch.sigmoid(logits[:, :, :-1])
+        picture = weights[:, :1] * background + (weights[:, 1:, None] * colours).sum(1)
+        return Composition(picture, weights[:, 1:])
+
+    @property
+    def group_region(self) -> Tensor:
+        """(H W) of 0 and 1: pixels that an active layer of several variables may paint."""
+        rows = [row - self.variables for row in self.active if row >= self.variables]
+        if not rows:
+            return torch.zeros_like(self.regions[0])
+        return self.regions[rows].amax(0)
+
+    @property
+    def single_count(self) -> int:
+        """Number of active layers of one variable; they come first."""
+        return sum(row < self.variables for row in self.active)
+
+    def forward(self, variables: Tensor) -> Tensor:
+        """Logits (B, C, H, W) of the composed picture."""
+        if not self.active:
+            picture = self.background.expand(len(variables), *self.image_shape)
+        else:
+            flat = self.compose(self.layer_logits(variables)).pixels
+            picture = flat.unflatten(2, self.image_shape[1:])
+        return torch.logit(picture, DARKEST)
+
+
+def _centres(side: int) -> Tensor:
+    return (torch.arange(side) + 0.5) / side * 2 - 1

@@ -1,0 +1,145 @@
+"""decoder=layers in CausalVAE and ConditionVAE: layers, what do() may change, storage, loss."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import intervae
+from intervae.data import Dataset, Variable, build_dataset
+from intervae.data.simulators import Pendulum
+from intervae.errors import UsageError
+from intervae.models.causal_vae.layers import draw_pixels, layer_loss, region_of
+from intervae.nets.layered_decoder import LayeredDecoder
+
+SETTINGS: dict[str, Any] = {
+    "decoder": "layers",
+    "channels": (8, 8),
+    "hidden": 32,
+    "dims": 2,
+    "epochs": 2,
+    "batch_size": 32,
+    "layer_hidden": 16,
+    "layer_pixels": 64,
+}
+GROUPS = "pendulum,light,shadow_length+shadow_position"
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return Pendulum().dataset(size=24, samples=400)
+
+
+@pytest.fixture(scope="module")
+def trained(data: Dataset) -> Any:
+    model = intervae.create("causal-vae", data, graph=data.graph, layers=GROUPS, **SETTINGS)
+    model.fit(data, seed=0)
+    return model
+
+
+def test_the_layers_of_a_trained_model_name_their_variables(trained: Any) -> None:
+    assert [layer.variables for layer in trained.layers] == [
+        ("pendulum",),
+        ("light",),
+        ("shadow_length", "shadow_position"),
+    ]
+    assert trained.layers[0].explained > 0.3
+
+
+def test_do_on_an_effect_leaves_pixels_outside_its_region_bit_equal(
+    trained: Any, data: Dataset
+) -> None:
+    images = data.test.images[:8]
+    plain, after = trained.reconstruct(images), trained.counterfactual(images, {"shadow_length": 9})
+    region = trained.decoder.group_region.reshape(24, 24).bool()
+    assert 0 < region.float().mean() < 0.7
+    assert torch.equal(plain[..., ~region], after[..., ~region])
+    assert not torch.equal(plain, after)
+
+
+def test_a_run_with_layers_loads_with_them(data: Dataset, tmp_path: Path) -> None:
+    model = intervae.create("condition-vae", data, layers=GROUPS, **SETTINGS)
+    model.fit(data, seed=3, out=tmp_path / "run")
+    copy = intervae.load(tmp_path / "run")
+    images = data.test.images[:4]
+    assert copy.layers == model.layers
+    assert torch.equal(copy.reconstruct(images), model.reconstruct(images))
+    assert torch.isfinite(copy.log_weights(images, data.test.labels[:4], 2)).all()
+
+
+def test_a_variable_that_no_pixel_shows_is_a_warning_and_changes_nothing() -> None:
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(300, 2))
+    images = np.zeros((300, 1, 16, 16), dtype=np.uint8)
+    for image, place in zip(images[:, 0], np.clip(table[:, 0] * 3 + 6, 0, 12), strict=True):
+        image[6:10, int(place) : int(place) + 4] = 255
+    data = build_dataset("made", images, table, [Variable("place"), Variable("unseen")])
+    model = intervae.create("condition-vae", data, **SETTINGS)
+    with pytest.warns(UserWarning, match="no pixel shows 'unseen'"):
+        model.fit(data, seed=0)
+    assert [layer.variables for layer in model.layers] == [("place",)]
+    pictures = data.test.images[:5]
+    after = model.counterfactual(pictures, {"unseen": 2.0})
+    assert torch.equal(after, model.reconstruct(pictures))
+
+
+def test_wrong_layers_are_errors_in_a_sentence(data: Dataset) -> None:
+    def make(layers: str) -> None:
+        intervae.create("condition-vae", data, **{**SETTINGS, "layers": layers})
+
+    with pytest.raises(UsageError, match="unknown variable in a layer 'sun'"):
+        make("pendulum,sun")
+    with pytest.raises(UsageError, match="more than 3 layers of several variables"):
+        make("pendulum+light,light+shadow_length,pendulum+shadow_length,light+shadow_position")
+    with pytest.raises(UsageError, match="needs labelled variables"):
+        intervae.create("causal-vae-unsup", data, decoder="layers")
+
+
+# ---- loss ---------------------------------------------------------------------------------------
+def decoder() -> LayeredDecoder:
+    torch.manual_seed(0)
+    result = LayeredDecoder(3, (1, 8, 8), [8, 8], 16, groups=1, group_hidden=16)
+    region = torch.zeros(8, 8)
+    region[:2] = 1
+    result.set_layers([[0], [1, 2]], torch.full((1, 8, 8), 0.5), regions=[torch.ones(8, 8), region])
+    return result
+
+
+def test_late_in_training_the_loss_is_the_absolute_error() -> None:
+    layered, values, images = decoder(), torch.randn(4, 3), torch.rand(4, 1, 8, 8)
+    layered.requires_grad_(False)
+    loss, _ = layer_loss(layered, values, images, torch.tensor(1.0))
+    with torch.no_grad():
+        error = (torch.sigmoid(layered(values)) - images).abs().sum((1, 2, 3)).mean()
+    assert float(loss) == pytest.approx(float(error) / 0.1, rel=1e-4)
+    assert float(layer_loss(layered, values, images, torch.tensor(math.inf))[0]) == float(loss)
+
+
+def test_drawn_pixels_with_their_weights_estimate_the_mean_over_all() -> None:
+    layered, field = decoder(), torch.rand(64, generator=torch.Generator().manual_seed(1))
+    pixels, weights = draw_pixels(layered, 200_000, torch.Generator().manual_seed(0))
+    assert float((weights * field[pixels]).mean()) == pytest.approx(float(field.mean()), rel=0.01)
+    share = float((pixels < 16).float().mean())
+    assert share == pytest.approx(0.5 + 0.5 * 16 / 64, abs=0.01)  # half of them in the region
+
+
+def test_painting_what_single_variables_paint_right_has_a_price() -> None:
+    layered, values = decoder().requires_grad_(False), torch.randn(4, 3)
+    with torch.no_grad():
+        alone = layered.compose(layered.layer_logits(values)[:, :1]).pixels.unflatten(2, (8, 8))
+    _, price = layer_loss(layered, values, alone, torch.tensor(1.0))
+    _, less = layer_loss(layered, values, (alone + 0.5) % 1, torch.tensor(1.0))
+    assert float(price) > float(less) >= 0
+
+
+def test_a_region_is_where_a_group_explains_something() -> None:
+    gain = torch.zeros(12, 12)
+    gain[3, 5] = 1.0
+    region = region_of(gain, (24, 24))
+    assert region[6:8, 10:12].all()
+    assert float(region.sum()) == 36  # the patch of 2 x 2 and two pixels around it
