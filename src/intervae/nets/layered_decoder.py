@@ -64,9 +64,14 @@ class CoordinateLayer(nn.Module):
 
     def forward(self, variables: Tensor, coordinates: Tensor) -> Tensor:
         mixed = self.of_coordinates(coordinates)[None] + self.of_variables(variables)[:, None]
-        angles = [math.pi / 2 * 2**octave * mixed for octave in range(OCTAVES)]
-        waves = [wave for angle in angles for wave in (torch.sin(angle), torch.cos(angle))]
-        return self.output(self.hidden(torch.cat([mixed, *waves], dim=-1))).transpose(1, 2)
+        return self.output(self.hidden(octaves(mixed))).transpose(1, 2)
+
+
+def octaves(values: Tensor) -> Tensor:
+    """Values (..., m) with their sines and cosines at OCTAVES frequencies, (..., m (1 + 2 O))."""
+    angles = [math.pi / 2 * 2**octave * values for octave in range(OCTAVES)]
+    waves = [wave for angle in angles for wave in (torch.sin(angle), torch.cos(angle))]
+    return torch.cat([values, *waves], dim=-1)
 
 
 class LayeredDecoder(nn.Module):
@@ -101,7 +106,8 @@ class LayeredDecoder(nn.Module):
         colours, height, width = image_shape
         self.variables, self.image_shape = variables, image_shape
         self.singles = nn.ModuleList(
-            ConvDecoder(1, (colours + 1, height, width), channels, hidden) for _ in range(variables)
+            ConvDecoder(1 + 2 * OCTAVES, (colours + 1, height, width), channels, hidden)
+            for _ in range(variables)
         )
         self.groups = nn.ModuleList(
             CoordinateLayer(variables, colours, group_hidden) for _ in range(groups)
@@ -115,6 +121,7 @@ class LayeredDecoder(nn.Module):
         y, x = torch.meshgrid(*(_centres(side) for side in (height, width)), indexing="ij")
         self.register_buffer("coordinates", torch.stack([x, y], -1).flatten(0, 1), persistent=False)
         self._active: tuple[int, ...] | None = None
+        self._group_pixels: Tensor | None = None
 
     # ---- which layer paints what ---------------------------------------------------------------
     def set_layers(
@@ -142,8 +149,8 @@ class LayeredDecoder(nn.Module):
             if regions is not None and row >= self.variables:
                 self.regions[row - self.variables] = regions[i].flatten()
         self.background.copy_(background)
-        self._active = None
-        _ = self.active  # read now: a captured step must not wait for the device
+        self._active = self._group_pixels = None
+        _ = self.active, self.group_pixels  # now: a captured step must not wait for the device
 
     @property
     def active(self) -> tuple[int, ...]:
@@ -154,37 +161,58 @@ class LayeredDecoder(nn.Module):
 
     def _load_from_state_dict(self, *args: object, **options: object) -> None:
         super()._load_from_state_dict(*args, **options)
-        self._active = None
+        self._active = self._group_pixels = None
 
     # ---- pictures ------------------------------------------------------------------------------
-    def layer_logits(self, variables: Tensor, pixels: Tensor | None = None) -> Tensor:
-        """Colour and opacity logits (B, L, C + 1, P) of the active layers at all or some pixels."""
-        coordinates = self.coordinates if pixels is None else self.coordinates[pixels]
+    def single_logits(self, variables: Tensor) -> Tensor:
+        """Colour and opacity logits (B, S, C + 1, H W) of the active layers of one variable."""
+        rows = self.active[: self.single_count]
+        if not rows:
+            colours, height, width = self.image_shape
+            return variables.new_zeros(len(variables), 0, colours + 1, height * width)
+        return torch.stack(
+            [self.singles[row](octaves(variables[:, row : row + 1])).flatten(2) for row in rows],
+            dim=1,
+        )
+
+    def group_logits(self, variables: Tensor, pixels: Tensor) -> Tensor:
+        """Colour and opacity logits (B, G, C + 1, P) of the active groups at some pixels."""
         outputs = []
-        for row in self.active:
-            if row < self.variables:
-                flat = self.singles[row](variables[:, row : row + 1]).flatten(2)
-                outputs.append(flat if pixels is None else flat[..., pixels])
-            else:
-                layer = self.groups[row - self.variables]
-                inputs = variables * self.members[row]
-                chunks = [coordinates]
-                if not torch.is_grad_enabled():  # bounded memory for queries
-                    chunks = list(coordinates.split(max(1, MOST_POINTS // len(variables))))
-                output = torch.cat([layer(inputs, chunk) for chunk in chunks], dim=2)
-                region = self.regions[row - self.variables]
-                outside = 1 - (region if pixels is None else region[pixels])
-                closed = torch.zeros_like(output[:, :, :1])
-                closed[:, -1] = CLOSED
-                outputs.append(torch.where(outside.bool(), closed, output))
+        for row in self.active[self.single_count :]:
+            layer, region = self.groups[row - self.variables], self.regions[row - self.variables]
+            inputs, chunks = variables * self.members[row], [pixels]
+            if not torch.is_grad_enabled():  # bounded memory for queries
+                chunks = list(pixels.split(max(1, MOST_POINTS // len(variables))))
+            output = torch.cat([layer(inputs, self.coordinates[chunk]) for chunk in chunks], dim=2)
+            closed = torch.zeros_like(output[:, :, :1])
+            closed[:, -1] = CLOSED
+            outputs.append(torch.where(region[pixels].bool(), output, closed))
         return torch.stack(outputs, dim=1)
+
+    def layer_logits(self, variables: Tensor, pixels: Tensor | None = None) -> Tensor:
+        """Colour and opacity logits (B, L, C + 1, P) of the active layers at all or some pixels.
+
+        For whole pictures groups are evaluated in their regions only.
+        """
+        singles = self.single_logits(variables)
+        if pixels is not None:
+            singles = singles[..., pixels]
+        if self.single_count == len(self.active):
+            return singles
+        if pixels is not None:
+            return torch.cat([singles, self.group_logits(variables, pixels)], dim=1)
+        inside = self.group_pixels
+        painted = self.group_logits(variables, inside)
+        groups = painted.new_zeros(*painted.shape[:3], singles.shape[-1])
+        groups[:, :, -1] = CLOSED
+        return torch.cat([singles, groups.index_copy(3, inside, painted)], dim=1)
 
     def compose(self, logits: Tensor, pixels: Tensor | None = None) -> Composition:
         """Layers' logits (B, L, C + 1, P) to a picture."""
         background = self.background.flatten(1)
         background = background if pixels is None else background[:, pixels]
         opacity = logits[:, :, -1]  # (B, L, P)
-        zero = torch.zeros_like(opacity[:, :1])
+        zero = opacity.new_zeros(len(opacity), 1, opacity.shape[2])
         weights = torch.softmax(torch.cat([zero, opacity], dim=1), dim=1)
         colours = torch.sigmoid(logits[:, :, :-1])
         picture = weights[:, :1] * background + (weights[:, 1:, None] * colours).sum(1)
@@ -197,6 +225,13 @@ class LayeredDecoder(nn.Module):
         if not rows:
             return torch.zeros_like(self.regions[0])
         return self.regions[rows].amax(0)
+
+    @property
+    def group_pixels(self) -> Tensor:
+        """(P,) indices of the pixels of `group_region`."""
+        if self._group_pixels is None or self._group_pixels.device != self.regions.device:
+            self._group_pixels = self.group_region.nonzero()[:, 0]
+        return self._group_pixels
 
     @property
     def single_count(self) -> int:

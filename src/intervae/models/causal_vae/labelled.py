@@ -29,8 +29,6 @@ from intervae.models.checks import need_labels
 from intervae.models.phases import Phase, Terms
 from intervae.nets.layered_decoder import LayeredDecoder
 
-VALIDATION_PIXELS = 4  # times as many pixels as in a training step
-
 
 class LabelledConcepts(ConceptModel):
     """One concept per label u_i with the prior p(z_i | u_i) = N(u_i, prior_std^2), Eq. 7.
@@ -88,16 +86,16 @@ class LabelledConcepts(ConceptModel):
     ) -> tuple[Tensor, Terms]:
         if not isinstance(self.decoder, LayeredDecoder):
             return super().pixel_terms(z, batch, generator)
-        images, count = batch["images"], self.settings.layer_pixels
-        area = images.shape[-2] * images.shape[-1]
-        pixels = weights = None
-        if count is not None and self.training and count < area:
-            pixels, weights = draw_pixels(self.decoder, count, generator)
-        elif count is not None and VALIDATION_PIXELS * count < area:
-            step = area // (VALIDATION_PIXELS * count)
-            pixels = torch.arange(0, area, step, device=images.device)
-        progress = batch["step"] / self.layer_steps
-        likelihood, extra = layer_loss(self.decoder, z.mean(-1), images, progress, pixels, weights)
+        pixels = None
+        if self.settings.layer_pixels is not None and self.training:
+            pixels = draw_pixels(self.decoder, self.settings.layer_pixels, generator)
+        likelihood, extra = layer_loss(
+            self.decoder,
+            z.mean(-1),
+            batch["images"],
+            batch["step"] / self.layer_steps,
+            pixels,
+        )
         return likelihood + extra, {"reconstruction": likelihood, "layer_terms": extra}
 
     def phases(self) -> list[Phase]:

@@ -9,12 +9,12 @@ objects are not found.
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate, max_pool2d
 
 from intervae.causal.graph import CausalGraph
 from intervae.data import Dataset, Spec
@@ -26,7 +26,8 @@ SCALE = 0.1  # of the Laplace likelihood of a pixel
 PRICE = 0.02  # of a pixel that a larger layer paints though smaller ones paint it right
 RIGHT = 0.1  # largest colour error of a pixel that counts as painted right
 SQUARED = 3.0  # weight of squared errors at the start
-REGION = 0.02  # of a group's largest gain at a pixel, for it to paint there
+REGION = 0.02  # of a group's largest gain at a pixel, to be in the box where it paints
+MARGIN = 0.25  # of the box's extent, by which it is extended on every side
 TURN = (0.25, 0.5)  # shares of training between which the losses turn
 BACKGROUND_IMAGES = 1024  # whose median is the background
 
@@ -69,23 +70,35 @@ def choose_layers(
 
 
 def region_of(gain_map: Tensor, shape: tuple[int, int]) -> Tensor:
-    """Pixels (H, W) where a group explains something, and those around them, as 0 and 1."""
-    inside = (gain_map > REGION * gain_map.max()).float()[None, None]
-    return max_pool2d(interpolate(inside, size=shape, mode="nearest"), 5, 1, 2)[0, 0]
+    """Pixels (H, W) that a group may paint, as 0 and 1.
+
+    The box around what the group explains, extended on every side by MARGIN of its extent: do()
+    moves an object beyond the places where training showed it.
+    """
+    inside = (gain_map > REGION * gain_map.max()).nonzero()
+    region = torch.zeros(shape)
+    if len(inside) == 0:
+        return region
+    bounds = []
+    for axis in (0, 1):
+        scale = shape[axis] / gain_map.shape[axis]
+        low, high = float(inside[:, axis].min()) * scale, float(inside[:, axis].max() + 1) * scale
+        margin = MARGIN * (high - low)
+        bounds.append((max(0, math.floor(low - margin)), math.ceil(high + margin)))
+    (top, bottom), (left, right) = bounds
+    region[top:bottom, left:right] = 1
+    return region
 
 
 def draw_pixels(
     decoder: LayeredDecoder, count: int, generator: torch.Generator | None
-) -> tuple[Tensor, Tensor]:
-    """Pixels (P,) of a step, half of them where groups paint, and their weights (P,)."""
-    region = decoder.group_region
-    area = region.numel()
-    density = 0.5 + 0.5 * region * area / region.sum().clamp(min=1)
-    density = torch.where(region.sum() > 0, density, torch.ones_like(density))
-    ends = (density / area).cumsum(0)
-    draws = torch.rand(count, device=region.device, generator=generator) * ends[-1]
-    pixels = torch.searchsorted(ends, draws).clamp(max=area - 1)
-    return pixels, 1 / density[pixels]
+) -> Tensor | None:
+    """Draw pixels (count,) uniformly from those that groups may paint; None for all of them."""
+    inside = decoder.group_pixels
+    if count >= len(inside):
+        return None
+    draws = torch.rand(count, device=inside.device, generator=generator) * len(inside)
+    return inside[draws.long().clamp(max=len(inside) - 1)]
 
 
 def parse_layers(text: str, spec: Spec, decoder: LayeredDecoder) -> list[tuple[str, ...]] | None:
@@ -122,47 +135,45 @@ def layer_loss(
     images: Tensor,
     progress: Tensor,
     pixels: Tensor | None = None,
-    pixel_weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Pixel loss and the price of larger layers, each summed over pixels, batch means.
 
     The pixel loss is the negative log-likelihood of a Laplace distribution of scale SCALE, but for
-    a constant, from the middle of training on.
+    a constant, from the middle of training on. Groups are evaluated at `pixels`, which stand for
+    all that groups may paint; elsewhere the picture is that of the single layers.
 
     Arguments:
         values: (B, n) concepts.
         images: (B, C, H, W) in [0, 1].
         progress: 0-dim, from 0 to 1 over training.
-        pixels: (P,) indices of the pixels to use, or None for all.
-        pixel_weights: (P,) weights of mean 1 that make up for pixels drawn more often than others.
+        pixels: (P,) random pixels of `decoder.group_pixels`, or None for all of these.
     """
-    side = images.shape[-2] * images.shape[-1]
     truth = images.flatten(2)
-    background = decoder.background.flatten(1)
-    deviation = (truth - background).abs().mean(1)  # (B, H W)
+    deviation = (truth - decoder.background.flatten(1)).abs().mean(1)  # (B, H W)
     balance = 0.5 + 0.5 * deviation / deviation.mean(1, keepdim=True).clamp(min=1e-6)
-    if pixels is not None:
-        truth, balance = truth[..., pixels], balance[:, pixels]
     start = 1 - ((progress - TURN[0]) / (TURN[1] - TURN[0])).clamp(0, 1)  # 1, then falling to 0
-    weight = balance[:, None] ** start
-    if pixel_weights is not None:
-        weight = weight * pixel_weights ** (1 - start)
+    weight = balance**start
 
-    def error(prediction: Tensor) -> Tensor:
-        difference = prediction - truth
-        return (
-            weight * (SQUARED * start * difference.square() + (1 - 0.9 * start) * difference.abs())
-        ).mean()
+    def error(prediction: Tensor, target: Tensor) -> Tensor:  # (B, P), summed over channels
+        difference = prediction - target
+        squared, absolute = difference.square().sum(1), difference.abs().sum(1)
+        return SQUARED * start * squared + (1 - 0.9 * start) * absolute
 
-    logits = decoder.layer_logits(values, pixels)
-    picture, weights = decoder.compose(logits, pixels)
-    count = decoder.single_count
-    total = error(picture)
-    extra = torch.zeros_like(total)
-    if 0 < count < logits.shape[1]:
-        alone = decoder.compose(logits[:, :count].detach(), pixels).pixels
-        wrong = (alone - truth).abs().amax(1)
-        price = weights[:, count:].sum(1) * (1 - wrong / RIGHT).clamp(min=0) * weight[:, 0]
-        extra = PRICE * price.mean()
-    elements = side * images.shape[1] / SCALE
-    return total * elements, extra * elements
+    logits = decoder.single_logits(values)
+    outside = weight * error(decoder.compose(logits).pixels, truth)
+    if decoder.single_count == len(decoder.active):
+        return outside.sum(1).mean() / SCALE, torch.zeros_like(progress)
+    inside = decoder.group_pixels
+    if pixels is None:
+        pixels = inside
+    area = len(inside) / len(pixels)  # pixels that a drawn one stands for
+    total = (outside * (1 - decoder.group_region)).sum(1).mean()
+    target, weight, logits = truth[..., pixels], weight[:, pixels], logits[..., pixels]
+    layers = torch.cat([logits, decoder.group_logits(values, pixels)], dim=1)
+    picture, weights = decoder.compose(layers, pixels)
+    total = total + area * (weight * error(picture, target)).sum(1).mean()
+    with torch.no_grad():
+        wrong = (decoder.compose(logits, pixels).pixels - target).abs().amax(1)
+    price = weights[:, decoder.single_count :].sum(1) * (1 - wrong / RIGHT).clamp(min=0)
+    extra = PRICE * images.shape[1] * area * (weight * price).sum(1).mean()
+    return total / SCALE, extra / SCALE
