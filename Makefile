@@ -15,7 +15,7 @@ $(READY): pyproject.toml constraints.txt
 
 # Trains CausalVAE on Pendulum from nothing but images and labels, measures it against the simulator's truth, writes the pictures.
 demo: $(READY)
-	$(BIN)/intervae train causal-vae --data pendulum --size 64 --out runs/demo --overwrite --set channels=16,16,32,32 --epochs 24
+	$(BIN)/intervae train causal-vae --data pendulum --size 64 --out runs/demo --overwrite --set decoder=layers --set channels=16,16,32,32 --epochs 24
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks

@@ -66,7 +66,9 @@ class LabelSettings(ConceptSettings):
         "auto", "variables of each layer, as a,b+c, or auto for a search (decoder=layers)"
     )
     layer_pixels: int | None = setting(
-        1024, "random pixels per step in which layers are trained; none for all", advanced=True
+        256,
+        "random pixels per step for layers of several variables; none for all",
+        advanced=True,
     )
     layer_hidden: int = setting(64, "width of the layers of several variables", advanced=True)
 
