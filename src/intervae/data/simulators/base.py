@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,12 +26,17 @@ class Simulator(ABC):
     A subclass defines `name`, `variables`, `graph`, `exogenous_names` and the abstract methods.
     Images are rendered from the variables, so do() on an effect is visible: do(shadow_length=3)
     draws that shadow under an unchanged light.
+
+    `objects` maps each object of the image to the variables that draw it, for metrics of what do()
+    must not change; every pixel that a variable can change belongs to an object of that variable. A
+    simulator that names objects also defines `object_masks`.
     """
 
     name: ClassVar[str]
     variables: ClassVar[tuple[Variable, ...]]
     graph: ClassVar[CausalGraph]
     exogenous_names: ClassVar[tuple[str, ...]]
+    objects: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # empty: not known
 
     @abstractmethod
     def sample_exogenous(self, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -56,6 +61,15 @@ class Simulator(ABC):
         Arguments:
             exogenous: noises (N, e), for what only the image shows, such as a jet's wobble.
         """
+
+    def object_masks(
+        self, values: np.ndarray, exogenous: np.ndarray | None = None, *, size: int = 64
+    ) -> dict[str, np.ndarray]:
+        """Return object -> mask (N, size, size) bool of the images of `render`.
+
+        A mask has the pixels that the object covers at all, also where another hides it.
+        """
+        raise UsageError(f"the simulator {self.name!r} does not name the objects that it draws.")
 
     def simulate(self, exogenous: np.ndarray, do: Do | None = None) -> np.ndarray:
         """Return the variables (N, n) of noises (N, e), under `do`: action and prediction."""

@@ -5,6 +5,7 @@ Mechanisms, geometry, grid and split are the authors'. Labels are exact; the aut
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from intervae.data.simulators.raster import (
     Axes,
     Raster,
     draw_in_chunks,
+    masks_in_chunks,
 )
 from intervae.data.variables import Variable
 from intervae.errors import DataError
@@ -56,6 +58,12 @@ class Flow(Simulator):
         [v.name for v in variables], [("ball", "water"), ("water", "flow"), ("hole", "flow")]
     )
     exogenous_names: ClassVar[tuple[str, ...]] = ("ball", "raw_water", "hole", "wobble")
+    objects: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "water": ("water",),
+        "ball": ("ball",),
+        "gap": ("hole",),  # in the right wall, of which the rest never changes
+        "jet": ("flow", "hole"),
+    }
 
     def sample_exogenous(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """(n, 4): ball uniform in [5/30, 34/30], raw water [1, 3.9], hole [2, 14/3]; wobble."""
@@ -93,6 +101,19 @@ class Flow(Simulator):
 
         `exogenous` has the wobble of the jet; without it the jet lands exactly at `flow`.
         """
+        drawing = self._drawing(values, exogenous, size)
+        return draw_in_chunks(len(values), size, drawing, AXES.clip)
+
+    def object_masks(
+        self, values: np.ndarray, exogenous: np.ndarray | None = None, *, size: int = 64
+    ) -> dict[str, np.ndarray]:
+        drawing = self._drawing(values, exogenous, size)
+        return masks_in_chunks(len(values), size, drawing, self.objects, AXES.clip)
+
+    def _drawing(
+        self, values: np.ndarray, exogenous: np.ndarray | None, size: int
+    ) -> Callable[[Raster, slice], None]:
+        """Return the function that draws a slice of the rows of `values`."""
         ball, water, flow, hole = self._values(values, size).T
         radius = np.maximum(ball, 0.0)
         ball_y, ball_rx, ball_ry = (
@@ -107,21 +128,30 @@ class Flow(Simulator):
         half = LINE_WIDTH / 2
 
         def draw(raster: Raster, rows: slice) -> None:
-            raster.box(LEFT_WALL - OUTLINE, RIGHT_WALL + OUTLINE, water_top[rows], FRAME, SKY_BLUE)
-            raster.ellipse(
-                AXES.x(BALL_X),
-                ball_y[rows],
-                (ball_rx + outline)[rows],
-                (ball_ry + outline)[rows],
-                FIREBRICK,
-            )
+            with raster.object("water"):
+                raster.box(
+                    LEFT_WALL - OUTLINE, RIGHT_WALL + OUTLINE, water_top[rows], FRAME, SKY_BLUE
+                )
+            with raster.object("ball"):
+                raster.ellipse(
+                    AXES.x(BALL_X),
+                    ball_y[rows],
+                    (ball_rx + outline)[rows],
+                    (ball_ry + outline)[rows],
+                    FIREBRICK,
+                )
             raster.box(LEFT_WALL - half, LEFT_WALL + half, WALL_TOP, FRAME, BLACK)
-            raster.box(RIGHT_WALL - half, RIGHT_WALL + half, WALL_TOP, gap_top[rows], BLACK)
-            raster.box(RIGHT_WALL - half, RIGHT_WALL + half, gap_bottom[rows], FRAME, BLACK)
-            raster.stroke(jet_x[rows], jet_y[rows], LINE_WIDTH, SKY_BLUE, cap=half)
+            right_wall = (RIGHT_WALL - half, RIGHT_WALL + half)
+            raster.box(*right_wall, WALL_TOP, gap_top[rows], BLACK)
+            raster.box(*right_wall, gap_bottom[rows], FRAME, BLACK)
+            with raster.object("gap"):
+                gap = (np.maximum(gap_top, WALL_TOP)[rows], gap_bottom[rows])
+                raster.box(*right_wall, *gap, None)
+            with raster.object("jet"):
+                raster.stroke(jet_x[rows], jet_y[rows], LINE_WIDTH, SKY_BLUE, cap=half)
             raster.box(0.0, FRAME, GROUND - half, GROUND + half, BLACK)
 
-        return draw_in_chunks(len(ball), size, draw, AXES.clip)
+        return draw
 
     def _wobble_of(self, exogenous: np.ndarray | None, n: int) -> np.ndarray:
         if exogenous is None:

@@ -5,6 +5,7 @@ Mechanisms, geometry and grid are the authors'. Labels are exact; the authors tr
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +13,15 @@ import numpy as np
 from intervae.causal.graph import CausalGraph
 from intervae.data.dataset import Dataset
 from intervae.data.simulators.base import Simulator
-from intervae.data.simulators.raster import BLACK, FIREBRICK, ORANGE, Axes, Raster, draw_in_chunks
+from intervae.data.simulators.raster import (
+    BLACK,
+    FIREBRICK,
+    ORANGE,
+    Axes,
+    Raster,
+    draw_in_chunks,
+    masks_in_chunks,
+)
 from intervae.data.variables import Variable
 from intervae.errors import unknown
 
@@ -53,6 +62,11 @@ class Pendulum(Simulator):
         ],
     )
     exogenous_names: ClassVar[tuple[str, ...]] = ("pendulum", "light")
+    objects: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "rod and ball": ("pendulum",),
+        "sun": ("light",),
+        "shadow": ("shadow_length", "shadow_position"),
+    }
 
     def sample_exogenous(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """(n, 2): pendulum uniform in [-36, 38.7] degrees, light uniform in [54, 132.3]."""
@@ -87,6 +101,17 @@ class Pendulum(Simulator):
 
         The ends of the shadow are exact; the authors' renderer rounds them to the nearest pixel.
         """
+        drawing = self._drawing(values, size)
+        return draw_in_chunks(len(values), size, drawing, AXES.clip)
+
+    def object_masks(
+        self, values: np.ndarray, exogenous: np.ndarray | None = None, *, size: int = 64
+    ) -> dict[str, np.ndarray]:
+        drawing = self._drawing(values, size)
+        return masks_in_chunks(len(values), size, drawing, self.objects, AXES.clip)
+
+    def _drawing(self, values: np.ndarray, size: int) -> Callable[[Raster, slice], None]:
+        """Return the function that draws a slice of the rows of `values`."""
         pendulum, light, length, position = self._values(values, size).T
         pendulum, light = np.radians(pendulum), np.radians(light)
         ball_x, ball_y = (
@@ -104,12 +129,15 @@ class Pendulum(Simulator):
             return radius * AXES.x_scale + OUTLINE, radius * AXES.y_scale + OUTLINE
 
         def draw(raster: Raster, rows: slice) -> None:
-            raster.stroke(rod_x[rows], rod_y[rows], LINE_WIDTH, BLACK)
-            raster.ellipse(ball_x[rows], ball_y[rows], *disc(BALL_RADIUS), FIREBRICK)
-            raster.ellipse(sun_x[rows], AXES.y(SUN_Y), *disc(SUN_RADIUS), ORANGE)
-            raster.box(left[rows], right[rows], *SHADOW_ROWS, BLACK)
+            with raster.object("rod and ball"):
+                raster.stroke(rod_x[rows], rod_y[rows], LINE_WIDTH, BLACK)
+                raster.ellipse(ball_x[rows], ball_y[rows], *disc(BALL_RADIUS), FIREBRICK)
+            with raster.object("sun"):
+                raster.ellipse(sun_x[rows], AXES.y(SUN_Y), *disc(SUN_RADIUS), ORANGE)
+            with raster.object("shadow"):
+                raster.box(left[rows], right[rows], *SHADOW_ROWS, BLACK)
 
-        return draw_in_chunks(len(pendulum), size, draw, AXES.clip)
+        return draw
 
     def dataset(
         self,

@@ -6,7 +6,8 @@ right, y down. A pixel is blended by the fraction of it that a shape covers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +68,23 @@ def draw_in_chunks(
     return images
 
 
+def masks_in_chunks(
+    n: int,
+    size: int,
+    draw: Callable[[Raster, slice], None],
+    objects: Iterable[str],
+    clip: Box = (0.0, FRAME, 0.0, FRAME),
+) -> dict[str, np.ndarray]:
+    """Masks (n, size, size) bool of the named objects, from the draw calls of their images.
+
+    A mask has the pixels that the object covers at all, also where another is drawn over it.
+    """
+    masks = {name: np.zeros((n, size, size), dtype=bool) for name in objects}
+    for rows in _chunks(n, size):
+        draw(_MaskRaster({name: mask[rows] for name, mask in masks.items()}, size, clip), rows)
+    return masks
+
+
 def _chunks(n: int, size: int) -> Iterator[slice]:
     step = max(1, round(32 * (FRAME / size) ** 2))
     for start in range(0, n, step):
@@ -78,12 +96,20 @@ class Raster:
 
     def __init__(self, n: int, size: int, clip: Box = (0.0, FRAME, 0.0, FRAME)) -> None:
         self.n, self.size, self.scale = n, size, size / FRAME
+        self.object_name = ""
         self.pixels = np.full((n, 3, size, size), 255.0, dtype=np.float32)
         left, right, top, bottom = (edge * self.scale for edge in clip)
         self.clip = (left, right, top, bottom)
         centres = np.arange(size, dtype=np.float32) + np.float32(0.5)
         self.centres = centres
         self.clip_x, self.clip_y = _overlap(centres, left, right), _overlap(centres, top, bottom)
+
+    @contextmanager
+    def object(self, name: str) -> Iterator[None]:
+        """Name the object of all shapes drawn inside the context, for `masks_in_chunks`."""
+        outer, self.object_name = self.object_name, name
+        yield
+        self.object_name = outer
 
     def ellipse(
         self,
@@ -124,9 +150,13 @@ class Raster:
         right: np.ndarray | float,
         top: np.ndarray | float,
         bottom: np.ndarray | float,
-        colour: Colour,
+        colour: Colour | None,
     ) -> None:
-        """Draw an axis-aligned box with exact coverage; nothing if right < left or bottom < top."""
+        """Draw an axis-aligned box with exact coverage; nothing if right < left or bottom < top.
+
+        Arguments:
+            colour: None for a box that only masks have, such as a gap between other shapes.
+        """
         x0, x1, y0, y1 = (self._pixels(v) for v in (left, right, top, bottom))
         window = self._window(x0, x1, y0, y1)
         if window is None:
@@ -206,12 +236,27 @@ class Raster:
             max(0, int(x0) - 1), min(self.size, int(x1) + 2)
         )
 
-    def _paint(self, coverage: np.ndarray, ys: slice, xs: slice, colour: Colour) -> None:
+    def _paint(self, coverage: np.ndarray, ys: slice, xs: slice, colour: Colour | None) -> None:
         coverage *= self.clip_y[ys, None]
         coverage *= self.clip_x[xs]
-        for channel, level in enumerate(colour):
+        self._blend(coverage, ys, xs, colour)
+
+    def _blend(self, coverage: np.ndarray, ys: slice, xs: slice, colour: Colour | None) -> None:
+        for channel, level in enumerate(colour or ()):
             under = self.pixels[:, channel, ys, xs]
             under += coverage * (np.float32(level) - under)
+
+
+class _MaskRaster(Raster):
+    """A raster that marks the covered pixels in `masks`, object -> (n, size, size) bool."""
+
+    def __init__(self, masks: dict[str, np.ndarray], size: int, clip: Box) -> None:
+        super().__init__(len(next(iter(masks.values()))), size, clip)
+        self.masks = masks
+
+    def _blend(self, coverage: np.ndarray, ys: slice, xs: slice, colour: Colour | None) -> None:
+        if self.object_name:
+            self.masks[self.object_name][:, ys, xs] |= coverage > 0
 
 
 def _overlap(centres: np.ndarray, low: np.ndarray | float, high: np.ndarray | float) -> np.ndarray:
