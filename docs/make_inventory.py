@@ -66,8 +66,8 @@ def settings() -> str:
     sections = [
         "# Settings",
         HEADER,
-        "`intervae train MODEL --set name=value`, or a keyword of `intervae.create`. "
-        "Those marked * are advanced: they come last in each table, change them last.",
+        "`intervae train MODEL --set name=value`, or a keyword of `intervae.create`.\n"
+        "Those marked * are advanced and come last in each table.",
     ]
     for model in list_models():
         rows = [

@@ -273,6 +273,18 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+def headings(page: Path) -> set[str]:
+    """Return the anchors of a page, as GitHub makes them of its headings."""
+    titles = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_link_to_a_section_leads_to_a_heading(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", text_of(page)):
+        assert anchor in headings(page.parent / target if target else page), f"{target}#{anchor}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_source_file_on_a_page_exists(page: Path) -> None:
     examples = {"models/your_paper.py"}

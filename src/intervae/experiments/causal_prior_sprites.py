@@ -23,7 +23,7 @@ from intervae.experiments.base import Experiment, MetricKey, Numbers
 from intervae.experiments.jobs import Train
 from intervae.models.base import Model
 
-GIVEN = 3  # frames from which the others are predicted
+HISTORY = 3  # frames from which the others are predicted
 CLASSIFIER_CLIPS = 2000  # training clips of the label classifiers
 FIGURE_CLIPS = 4
 
@@ -53,11 +53,11 @@ def prediction_metrics(model: Model, data: Dataset) -> Numbers:
     chunks: dict[str, list[torch.Tensor]] = {}
     for chunk in data.test.chunks():
         clips = chunk.images.float() / 255
-        history, truth = clips[:, :GIVEN], clips[:, GIVEN:]
+        history, truth = clips[:, :HISTORY], clips[:, HISTORY:]
         predictions = {
             "extrapolation_mse": model.extrapolate(history, truth.shape[1]).cpu(),
             "copy_mse": history[:, -1:].expand_as(truth),
-            "truth_mse": model.reconstruct(clips)[:, GIVEN:].cpu(),
+            "truth_mse": model.reconstruct(clips)[:, HISTORY:].cpu(),
         }
         for name, prediction in predictions.items():
             chunks.setdefault(name, []).append((prediction - truth).square().mean((2, 3, 4)))
@@ -119,16 +119,16 @@ def draw_figure(model: Model, data: Dataset, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     numbers = np.linspace(0, len(data.test) - 1, FIGURE_CLIPS).round().astype(int)
     clips = data.test[numbers].images.float() / 255
-    predicted = model.extrapolate(clips[:, :GIVEN], clips.shape[1] - GIVEN).cpu()
+    predicted = model.extrapolate(clips[:, :HISTORY], clips.shape[1] - HISTORY).cpu()
     rows = []
     for clip, after in zip(clips, predicted, strict=True):
         rows.append(
-            figures.ClipRow("model", torch.cat([clip[:GIVEN], after]), generated=len(after))
+            figures.ClipRow("model", torch.cat([clip[:HISTORY], after]), generated=len(after))
         )
         rows.append(figures.ClipRow("truth", clip))
     heads = [
-        *(f"given {t + 1}" for t in range(GIVEN)),
-        *(f"+{t + 1}" for t in range(clips.shape[1] - GIVEN)),
+        *(f"given {t + 1}" for t in range(HISTORY)),
+        *(f"+{t + 1}" for t in range(clips.shape[1] - HISTORY)),
     ]
     figures.clip_rows(folder / "extrapolation.png", rows, heads=heads, pairs=2)
 

@@ -23,7 +23,10 @@ from intervae.data.variables import Variable
 from intervae.errors import UsageError
 
 SOURCE = FileSource("Small NORB", "norb", "cs.nyu.edu/~ylclab/data/norb-v1.0-small")
-PARTS = ("smallnorb-5x46789x9x18x6x2x96x96-training", "smallnorb-5x01235x9x18x6x2x96x96-testing")
+FILE_STEMS = (
+    "smallnorb-5x46789x9x18x6x2x96x96-training",
+    "smallnorb-5x01235x9x18x6x2x96x96-testing",
+)
 DTYPE_OF_MAGIC: dict[int, np.dtype] = {0x1E3D4C55: np.dtype("u1"), 0x1E3D4C54: np.dtype("<i4")}
 MAXIMUM_AXES = 8
 CHUNK = 2048  # images read at a time
@@ -60,15 +63,15 @@ def norb(
     if not isinstance(instance, bool):
         raise UsageError(f"instance={instance!r} must be true or false.")
     target = as_size(size) or (96, 96)
-    train_table, test_table = (_read_labels(part) for part in PARTS)
+    train_table, test_table = (_read_labels(part) for part in FILE_STEMS)
     train_count, test_count = len(train_table), len(test_table)
     rows = choose_rows(train_count + test_count, samples, seed)
     is_test = rows >= train_count
     cameras = slice(0, 2) if camera == "both" else slice(camera, camera + 1)
     train_rows, test_rows = rows[~is_test], rows[is_test] - train_count
     images = [
-        _read_images(PARTS[0], train_count, train_rows, cameras, target),
-        _read_images(PARTS[1], test_count, test_rows, cameras, target),
+        _read_images(FILE_STEMS[0], train_count, train_rows, cameras, target),
+        _read_images(FILE_STEMS[1], test_count, test_rows, cameras, target),
     ]
     variables = (CATEGORY, ELEVATION, AZIMUTH, LIGHTING, *((INSTANCE,) if instance else ()))
     labels = np.concatenate([train_table, test_table])[rows, : len(variables)]

@@ -11,7 +11,7 @@ from intervae.data.readers.file_source import FileSource
 from intervae.errors import DataError, UsageError
 
 SOURCE = FileSource("The Sachs table", "sachs", "github.com/cmu-phil/example-causal-datasets")
-PARTS = ("observational", "all_conditions")
+TABLES = ("observational", "all_conditions")
 GRAPHS = {
     "dag17": "the 17 edges that GraN-DAG and others compare with",
     "graph20": "20 edges, with the three that are less sure",
@@ -34,8 +34,8 @@ def load_sachs(part: str = "observational", graph: str = "dag17") -> SachsTable:
             cells).
         graph: "dag17" or "graph20".
     """
-    if part not in PARTS:
-        raise UsageError(f"part={part!r} is not one of {', '.join(PARTS)}.")
+    if part not in TABLES:
+        raise UsageError(f"part={part!r} is not one of {', '.join(TABLES)}.")
     if graph not in GRAPHS:
         raise UsageError(f"graph={graph!r} is not one of {', '.join(GRAPHS)}.")
     path = SOURCE.require("sachs.npz")
