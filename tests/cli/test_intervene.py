@@ -82,7 +82,7 @@ def test_intervene_on_a_clip_predicts_further_frames(tmp_path: Path) -> None:
     refused(
         intervae(*ask, "--do", "z5_0=1.5", "--steps", 1),
         1,
-        "frame 5 is beyond the 4 frames asked for; raise steps to 2",
+        "frame 5 is beyond the 4 frames requested; raise steps to 2",
     )
     refused(intervae(*ask), 2, "Missing option '--do', or --steps of a clip")
     svg = tmp_path / "clip.svg"

@@ -13,7 +13,7 @@ import torch
 from all_samples import all_samples
 
 from intervae.data import load_data, reload
-from intervae.data.readers.dsprites import FILES, dsprites_grid
+from intervae.data.readers.dsprites import FILES
 from intervae.data.readers.packed_bits import PackedSplit, unpack_bits
 from intervae.errors import DataError, QueryError, UsageError
 from intervae.metrics.beta_factor_vae_scores import (
@@ -101,39 +101,38 @@ def test_the_downsampled_file_has_five_columns_and_no_pickle_is_read(home):
 def test_the_grid_looks_up_the_image_of_any_combination(home):
     arrays = write(home / NAME)
     classes = arrays["latents_classes"][:, 1:]
-    for grid in (load_data("dsprites").grid, dsprites_grid()):
-        assert grid is not None
-        assert grid.factor_sizes == SIZES
-        assert len(grid) == N
-        some = np.random.default_rng(1).permutation(N)[:50]
-        assert np.array_equal(grid.rows(classes[some]), some)
-        assert np.array_equal(grid.classes(some), classes[some])
-        assert np.array_equal(grid.images(classes[some])[:, 0].numpy(), 255 * arrays["imgs"][some])
-        assert np.array_equal(
-            grid.images(torch.as_tensor(classes[some], dtype=torch.float32))[:, 0].numpy(),
-            255 * arrays["imgs"][some],
-        )
-        assert np.array_equal(grid.values(classes[some])[:, 1:], arrays["latents_values"][some, 2:])
-        assert np.array_equal(grid.values(classes[some])[:, 0], classes[some, 0])
-        drawn = grid.draw(2000, np.random.default_rng(0))
-        for i, size in enumerate(SIZES):  # uniform, within five standard deviations
-            counts = np.bincount(drawn[:, i], minlength=size)
-            assert np.abs(counts - 2000 / size).max() < 5 * np.sqrt(2000 / size)
-        with pytest.raises(
-            QueryError, match=r"classes are counted from 0 and must be below \(3, 2, 4, 3, 3\)"
-        ):
-            grid.images([[0, 2, 0, 0, 0]])
-        for wrong in ([[0, 0, 0, 0]], [[0, 0.5, 0, 0, 0]], [0, 0, 0, 0, 0]):
-            with pytest.raises(
-                QueryError, match=r"classes must be whole numbers of shape \(N, 5\)"
-            ):
-                grid.rows(wrong)
+    grid = load_data("dsprites").grid
+    assert grid is not None
+    assert grid.factor_sizes == SIZES
+    assert len(grid) == N
+    some = np.random.default_rng(1).permutation(N)[:50]
+    assert np.array_equal(grid.rows(classes[some]), some)
+    assert np.array_equal(grid.classes(some), classes[some])
+    assert np.array_equal(grid.images(classes[some])[:, 0].numpy(), 255 * arrays["imgs"][some])
+    assert np.array_equal(
+        grid.images(torch.as_tensor(classes[some], dtype=torch.float32))[:, 0].numpy(),
+        255 * arrays["imgs"][some],
+    )
+    assert np.array_equal(grid.values(classes[some])[:, 1:], arrays["latents_values"][some, 2:])
+    assert np.array_equal(grid.values(classes[some])[:, 0], classes[some, 0])
+    drawn = grid.draw(2000, np.random.default_rng(0))
+    for i, size in enumerate(SIZES):  # uniform, within five standard deviations
+        counts = np.bincount(drawn[:, i], minlength=size)
+        assert np.abs(counts - 2000 / size).max() < 5 * np.sqrt(2000 / size)
+    with pytest.raises(
+        QueryError, match=r"classes are counted from 0 and must be below \(3, 2, 4, 3, 3\)"
+    ):
+        grid.images([[0, 2, 0, 0, 0]])
+    for wrong in ([[0, 0, 0, 0]], [[0, 0.5, 0, 0, 0]], [0, 0, 0, 0, 0]):
+        with pytest.raises(QueryError, match=r"classes must be whole numbers of shape \(N, 5\)"):
+            grid.rows(wrong)
 
 
 def test_true_factors_have_perfect_beta_and_factor_vae_scores(home):
     """Codes that are the factors themselves score 1."""
     arrays = write(home / NAME)
-    grid = dsprites_grid()
+    grid = load_data("dsprites").grid
+    assert grid is not None
     row_of = {(255 * picture).tobytes(): row for row, picture in enumerate(arrays["imgs"])}
 
     def codes(images: torch.Tensor) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Checks before a model is built or asked, with errors that name the models that can."""
+"""Checks before a model is built or queried; errors name the models that qualify."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_steps_must_be_a_whole_number_of_frames(data: Dataset) -> None:
 def test_error_for_do_beyond_the_last_frame(data: Dataset) -> None:
     model, clips = make(data, STEADY), data.test.images
     with pytest.raises(
-        QueryError, match=r"do\(z9_0\): frame 9 is beyond the 4 frames asked for; raise steps to 6"
+        QueryError, match=r"do\(z9_0\): frame 9 is beyond the 4 frames requested; raise steps to 6"
     ):
         model.extrapolate(clips, 1, do={"z9_0": 1.0})
     model.extrapolate(clips, 6, do={"z9_0": 1.0})

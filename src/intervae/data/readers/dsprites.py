@@ -88,14 +88,6 @@ def dsprites(
     )
 
 
-def dsprites_grid(*, file: str = "full") -> DspritesGrid:
-    """Return all of dSprites as a lookup of images, without splits."""
-    path = _path(file)
-    factor_values = _read_factors(path)
-    position = np.arange(math.prod(len(values) for values in factor_values))
-    return DspritesGrid(_read_bits(path, position), torch.from_numpy(position), factor_values)
-
-
 class DspritesGrid:
     """Lookup of the image of any combination of factors.
 

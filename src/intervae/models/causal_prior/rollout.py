@@ -55,6 +55,6 @@ def _check_frames(do: Do | None, frames: int, steps: int) -> None:
         match = re.fullmatch(r"z([1-9]\d{0,8})_\d{1,9}", str(name))
         if match and int(match[1]) > frames + steps:
             raise QueryError(
-                f"do({name}): frame {match[1]} is beyond the {frames + steps} frames asked for; "
+                f"do({name}): frame {match[1]} is beyond the {frames + steps} frames requested; "
                 f"raise steps to {int(match[1]) - frames}."
             )
