@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from intervae.cli.output import (
     setting_text,
 )
 from intervae.discovery import METHODS
+from intervae.discovery.registry import DESCRIPTIONS
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "results"
@@ -33,10 +33,7 @@ def inventory() -> str:
         (f"`{row['name']}`", row["description"], ", ".join(row["answers"])) for row in list_models()
     ]
     data = [(f"`{row['name']}`", row["description"], row["needs"] or "") for row in list_datasets()]
-    methods = [
-        (f"`{name}`", inspect.cleandoc(method.__doc__ or "").partition("\n")[0])
-        for name, method in METHODS.items()
-    ]
+    methods = [(f"`{name}`", DESCRIPTIONS[name]) for name in METHODS]
     metrics = [(f"`{row['name']}`", row["description"], row["needs"]) for row in list_metrics()]
     experiments = [
         (f"`{row['name']}`", row["description"], _result_link(row["name"]))

@@ -137,7 +137,10 @@ def list_experiments() -> list[Row]:
     """Return name and description of every experiment."""
     from intervae.experiments import EXPERIMENTS
 
-    return [{"name": e.name, "description": f"{e.title} ({e.seeds} seeds)"} for e in EXPERIMENTS]
+    return [
+        {"name": e.name, "description": f"{e.title} ({e.seeds} seed{'s' if e.seeds > 1 else ''})"}
+        for e in EXPERIMENTS
+    ]
 
 
 # ---- settings of a model ------------------------------------------------------------------------

@@ -29,6 +29,20 @@ METHODS: dict[str, Callable[..., Discovery]] = {
 }
 """Name -> function(columns (N, n) float64, names, kinds, *, seed, and its own settings)."""
 
+DESCRIPTIONS: Mapping[str, str] = {
+    "independence": "noises independent of their predecessors, over all orders of the variables",
+    "lagrangian": "CausalVAE's graph pre-training (Yang et al. 2021), for comparison",
+    "notears": "NOTEARS, linear (Zheng et al. 2018)",
+    "notears-mlp": "NOTEARS with a network per variable (Zheng et al. 2020)",
+    "dagma": "DAGMA, linear (Bello et al. 2022)",
+    "dagma-mlp": "DAGMA with a network per variable (Bello et al. 2022)",
+    "ges": "greedy equivalence search with linear Gaussian BIC (Chickering 2002)",
+    "ges-generalised": "greedy equivalence search with the generalised score (Huang et al. 2018)",
+    "causal-learn-pc": "PC algorithm (Spirtes and Glymour 1991) of causal-learn",
+    "causal-learn-ges": "greedy equivalence search with linear Gaussian BIC of causal-learn",
+}
+"""Method -> one line for lists."""
+
 RENAMED: Mapping[str, Mapping[str, str]] = {
     "independence": {
         "evidence": "evidence_threshold",
