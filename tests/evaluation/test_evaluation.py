@@ -46,6 +46,8 @@ def test_by_default_all_applicable_metrics_are_measured(
         "counterfactual_ssim",
         "counterfactual_variable_error",
         "nondescendant_movement",
+        "outside_mask_mae",
+        "changed_outside_share",
         "reader_r2_min",
     }
     expected |= {
@@ -64,6 +66,23 @@ def test_by_default_all_applicable_metrics_are_measured(
     }
     expected |= {"dci_disentanglement", "dci_completeness", "dci_informativeness"}
     assert set(measurements) == expected
+
+
+def test_outside_mask_needs_a_simulator_that_names_its_objects(
+    model: Model, pendulum: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = {m.metric: m for m in evaluate(model, pendulum, ["outside_mask"])}
+    error, share = measured["outside_mask_mae"], measured["changed_outside_share"]
+    assert error.value > 0.1  # an untrained model
+    assert share.value > 0.5
+    for m in (error, share):
+        assert m.parameters["doing_nothing"]["value"] == 0
+        # an untrained decoder answers every do() about as it reconstructs
+        assert m.parameters["reconstruction"]["value"] == pytest.approx(m.value, rel=0.1)
+    monkeypatch.setattr(type(pendulum.simulator), "objects", {})
+    with pytest.raises(UsageError, match="needs data with a simulator that names its objects"):
+        evaluate(model, pendulum, ["outside_mask"])
+    assert not set(measured) & {m.metric for m in evaluate(model, pendulum)}
 
 
 @pytest.mark.parametrize("name", MEASURED_HERE)

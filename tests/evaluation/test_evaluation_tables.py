@@ -30,6 +30,33 @@ def test_headlines_include_reference_values() -> None:
     ]
 
 
+def test_causes_effects_and_doing_nothing_have_rows_of_their_own() -> None:
+    row = Measurement(
+        "outside_mask_mae",
+        0.25,
+        512,
+        {"a": 0.1, "b": 0.4},
+        parameters={
+            "doing_nothing": {"value": 0.0, "a": 0.0, "b": 0.0},
+            "reconstruction": {"value": 0.015, "a": 0.01, "b": 0.02},
+            "causes": {"value": 0.1, "doing_nothing": 0, "reconstruction": 0.01, "variables": "a"},
+            "effects": {"value": 0.4, "doing_nothing": 0, "reconstruction": 0.02, "variables": "b"},
+        },
+    )
+    assert headlines([row]) == [
+        ["outside_mask_mae", "0.25", "512", "doing nothing 0, reconstruction 0.015"],
+        ["  over causes", "0.1", "512", "doing nothing 0, reconstruction 0.01"],
+        ["  over effects", "0.4", "512", "doing nothing 0, reconstruction 0.02"],
+    ]
+    ((header, rows),) = variable_tables([row])
+    assert header == ["for each variable", "a", "b"]
+    assert rows == [
+        ["outside_mask_mae", "0.1", "0.4"],
+        ["  doing nothing", "0", "0"],
+        ["  reconstruction", "0.01", "0.02"],
+    ]
+
+
 def test_variable_tables_have_a_row_per_metric_and_few_columns() -> None:
     first = Measurement("r2_min", 0.1, 5, dict(zip("abcdef", np.arange(6) / 10, strict=True)))
     second = Measurement("tic", 0.3, 5, {"b": 0.25})

@@ -11,8 +11,8 @@ from intervae.causal.graph import CausalGraph
 from intervae.data import Variable
 from intervae.errors import DataError, UsageError
 from intervae.metrics.axioms import composition, effectiveness, f1_score, minimality, reversibility
-from intervae.metrics.counterfactual import random_interventions
 from intervae.metrics.image_regressor import fit_image_regressor
+from intervae.metrics.interventions import random_interventions
 
 VARIABLES = tuple(Variable(name, mean=0.5, std=0.1, low=0.3, high=0.7) for name in "abc")
 GRAPH = CausalGraph.from_edges("abc", [("a", "b")])

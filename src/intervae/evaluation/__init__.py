@@ -1,8 +1,9 @@
 """Evaluate a trained model on the test split of its data.
 
-registry.py: METRICS, the table of all metrics. measures.py: one function for each entry.
-requirements.py: predicates that decide which entries apply. context.py: the model, the data and
-arrays that several metrics share. tables.py: evaluation.json and the printed tables.
+registry.py: METRICS, the table of all metrics. measures.py and counterfactual_measures.py: one
+function for each entry. requirements.py: predicates that decide which entries apply. context.py:
+the model, the data and arrays that several metrics share. tables.py: evaluation.json and the
+printed tables.
 """
 
 from __future__ import annotations

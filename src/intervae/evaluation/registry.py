@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from intervae.errors import UsageError
-from intervae.evaluation import measures, requirements
+from intervae.evaluation import counterfactual_measures, measures, requirements
 from intervae.evaluation.context import Context
 from intervae.metrics.base import Measurement
 from intervae.registry import Registry
@@ -72,7 +72,13 @@ _BUILT_IN_METRICS = {
         "units, movement of non-descendants",
         f"data with a simulator, and {_COUNTERFACTUAL}",
         requirements.has_true_counterfactuals,
-        measures.counterfactual,
+        counterfactual_measures.counterfactual,
+    ),
+    "outside_mask": Metric(
+        "pixels that do() must not change: their error, and the share that changed",
+        f"data with a simulator that names its objects, and {_COUNTERFACTUAL}",
+        requirements.has_object_masks,
+        counterfactual_measures.outside_mask,
     ),
     "shd": Metric(
         "the graph against the true one: SHD, TPR, FPR, FDR",
@@ -189,7 +195,7 @@ _BUILT_IN_METRICS = {
         "counterfactuals without truth: composition, reversibility, effectiveness, minimality",
         f"{_COUNTERFACTUAL}, and a graph",
         requirements.has_counterfactuals_and_graph,
-        measures.axioms,
+        counterfactual_measures.axioms,
         on_request=True,
     ),
 }

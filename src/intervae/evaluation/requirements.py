@@ -54,6 +54,11 @@ def has_true_counterfactuals(context: Context) -> bool:
     )
 
 
+def has_object_masks(context: Context) -> bool:
+    simulator = context.data.simulator
+    return has_true_counterfactuals(context) and simulator is not None and bool(simulator.objects)
+
+
 def has_counterfactuals_and_graph(context: Context) -> bool:
     return has_counterfactuals(context) and (
         context.data.graph is not None or isinstance(context.model, HasGraph)

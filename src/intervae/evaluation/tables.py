@@ -13,13 +13,16 @@ from intervae.data import Spec
 from intervae.errors import RunError
 from intervae.files import read_json, write_json
 from intervae.metrics.base import Measurement
+from intervae.metrics.interventions import GROUPS
 
 COLUMNS = 4  # variables side by side in a table
 REFERENCES = {
     "by_chance": "chance",
     "doing_nothing": "doing nothing",
     "true_picture": "true pictures",
+    "reconstruction": "reconstruction",
 }  # parameter of a measurement that holds a reference value -> its name in a table
+SHOWN_PER_VARIABLE = ("doing_nothing", "reconstruction")  # references with rows of their own
 
 
 def write_evaluation(folder: Path, measurements: Sequence[Measurement]) -> None:
@@ -34,40 +37,62 @@ def write_evaluation(folder: Path, measurements: Sequence[Measurement]) -> None:
 
 
 def headlines(measurements: Sequence[Measurement]) -> list[list[str]]:
-    """Rows of metric, value, number of samples, and reference values to compare with."""
-    return [[m.metric, f"{m.value:.4g}", str(m.n), references(m.parameters)] for m in measurements]
+    """Rows of metric, value, number of samples, and reference values to compare with.
+
+    The means over causes and over pure effects follow in rows of their own.
+    """
+    rows = []
+    for m in measurements:
+        rows.append([m.metric, f"{m.value:.4g}", str(m.n), references(m.parameters)])
+        for group in GROUPS:
+            if group in m.parameters:
+                means = dict(m.parameters[group])
+                value, compared = means.pop("value"), _reference_texts(means)
+                rows.append([f"  over {group}", f"{value:.4g}", str(m.n), ", ".join(compared)])
+    return rows
 
 
 def references(parameters: dict[str, Any]) -> str:
     """Reference values (chance, doing nothing, ...), and effective samples of a likelihood."""
-    values = [
-        f"{name} {parameters[key]['value']:.3g}"
-        for key, name in REFERENCES.items()
-        if key in parameters
-    ]
+    whole = {key: parameters[key]["value"] for key in REFERENCES if key in parameters}
+    values = _reference_texts(whole)
     if "effective_samples" in parameters:
         effective, samples = parameters["effective_samples"], parameters["samples"]
         values.append(f"{effective:.3g} of {samples} samples count")
     return ", ".join(values)
 
 
+def _reference_texts(values: dict[str, Any]) -> list[str]:
+    return [f"{name} {values[key]:.3g}" for key, name in REFERENCES.items() if key in values]
+
+
 def variable_tables(measurements: Sequence[Measurement]) -> list[tuple[list[str], list[list[str]]]]:
-    """Tables (header, rows) of the values per variable: a row per metric, COLUMNS variables."""
-    detailed = [m for m in measurements if m.per_variable]
-    names = list(dict.fromkeys(name for m in detailed for name in m.per_variable))
+    """Tables (header, rows) of the values per variable, COLUMNS variables in each.
+
+    A row per metric, and below it what doing nothing and a reconstruction score.
+    """
+    detailed = [row for m in measurements if m.per_variable for row in _variable_rows(m)]
+    names = list(dict.fromkeys(name for _, values in detailed for name in values))
     tables = []
     for first in range(0, len(names), COLUMNS):
         columns = names[first : first + COLUMNS]
         rows = [
-            [
-                m.per_variable_metric,
-                *(f"{m.per_variable[v]:.4g}" if v in m.per_variable else "" for v in columns),
-            ]
-            for m in detailed
-            if any(name in m.per_variable for name in columns)
+            [title, *(f"{values[v]:.4g}" if v in values else "" for v in columns)]
+            for title, values in detailed
+            if any(name in values for name in columns)
         ]
         tables.append((["for each variable", *columns], rows))
     return tables
+
+
+def _variable_rows(measurement: Measurement) -> list[tuple[str, dict[str, float]]]:
+    """Titles and values per variable: of the metric, then of its references."""
+    rows = [(measurement.per_variable_metric, measurement.per_variable)]
+    for key in SHOWN_PER_VARIABLE:
+        values = measurement.parameters.get(key, {})
+        compared = {name: values[name] for name in measurement.per_variable if name in values}
+        rows += [(f"  {REFERENCES[key]}", compared)] if compared else []
+    return rows
 
 
 def same_data(now: Spec, then: Spec) -> bool:

@@ -14,12 +14,15 @@ from intervae.evaluation import METRICS, evaluate, write_evaluation
 from intervae.evaluation.context import Context
 from intervae.experiments.base import Job, MetricKey, Numbers
 from intervae.files import write_json
+from intervae.metrics.base import Measurement
+from intervae.metrics.interventions import GROUPS
 from intervae.models import create
 from intervae.models.base import Model
 from intervae.models.storage import load_model
 from intervae.report import write_figures
 from intervae.training import fit
 
+COMPARED = ("doing_nothing", "reconstruction", "true_picture")  # references that are recorded
 _LOADING = threading.Lock()
 
 
@@ -51,6 +54,7 @@ class Train(Job):
                 numbers[f"{m.metric}_images"] = float(m.n)
             for name, value in m.per_variable.items():
                 numbers[MetricKey(m.per_variable_metric, name)] = value
+            numbers |= _compared(m)
         return numbers
 
     def check(self) -> None:
@@ -68,6 +72,26 @@ class Train(Job):
         options = {"checkpoint_seconds": 60, "tensorboard": False, **self.training}
         result = fit(model, data, seed=seed, out=folder, device=device, resume=resume, **options)
         return load_model(folder, device), result.seconds
+
+
+def _compared(m: Measurement) -> Numbers:
+    """Return the means over causes and effects, and references, of a counterfactual metric.
+
+    Doing nothing, reconstructions and true pictures have the names METRIC_doing_nothing, ..., also
+    for each variable; means over causes METRIC_causes, METRIC_causes_doing_nothing, ....
+    """
+    numbers: Numbers = {}
+    present = [key for key in COMPARED if key in m.parameters]
+    for group in [group for group in GROUPS if group in m.parameters]:
+        means = m.parameters[group]
+        numbers[f"{m.metric}_{group}"] = means["value"]
+        numbers |= {f"{m.metric}_{group}_{key}": means[key] for key in present}
+    for key in present:
+        values = m.parameters[key]
+        numbers[f"{m.metric}_{key}"] = values["value"]
+        names = [name for name in m.per_variable if name in values]
+        numbers |= {MetricKey(f"{m.metric}_{key}", name): values[name] for name in names}
+    return numbers
 
 
 @functools.lru_cache(maxsize=6)

@@ -40,7 +40,8 @@ _EXPORTS = {
     "best_permutation": "graph_permutation",
     "counterfactual_errors": "counterfactual",
     "latent_movement": "counterfactual",
-    "random_interventions": "counterfactual",
+    "random_interventions": "interventions",
+    "outside_mask_errors": "outside_mask",
     "pixel_mae": "image_similarity",
     "psnr": "image_similarity",
     "ssim": "image_similarity",
@@ -87,7 +88,6 @@ if TYPE_CHECKING:
     from intervae.metrics.concept_mic_tic import concept_information as concept_information
     from intervae.metrics.counterfactual import counterfactual_errors as counterfactual_errors
     from intervae.metrics.counterfactual import latent_movement as latent_movement
-    from intervae.metrics.counterfactual import random_interventions as random_interventions
     from intervae.metrics.dci_importance import dci as dci
     from intervae.metrics.dci_importance import importance_matrix as importance_matrix
     from intervae.metrics.disentanglement import irs as irs
@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from intervae.metrics.image_similarity import pixel_mae as pixel_mae
     from intervae.metrics.image_similarity import psnr as psnr
     from intervae.metrics.image_similarity import ssim as ssim
+    from intervae.metrics.interventions import random_interventions as random_interventions
     from intervae.metrics.likelihood import active_units as active_units
     from intervae.metrics.likelihood import elbo as elbo
     from intervae.metrics.likelihood import likelihood_bounds as likelihood_bounds
@@ -121,6 +122,7 @@ if TYPE_CHECKING:
     from intervae.metrics.maximal_information import permutation_null as permutation_null
     from intervae.metrics.maximal_information import tic as tic
     from intervae.metrics.maximal_information import tic_matrix as tic_matrix
+    from intervae.metrics.outside_mask import outside_mask_errors as outside_mask_errors
     from intervae.metrics.r_squared import r2 as r2
     from intervae.metrics.sample_diversity import diversity as diversity
     from intervae.metrics.sample_diversity import mode_shares as mode_shares

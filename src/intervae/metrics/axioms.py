@@ -16,14 +16,14 @@ from intervae.causal.graph import CausalGraph
 from intervae.data import Variable
 from intervae.errors import DataError, UsageError
 from intervae.metrics.base import Measurement
-from intervae.metrics.counterfactual import (
+from intervae.metrics.counterfactual import variable_distances
+from intervae.metrics.image_regressor import ImageRegressor
+from intervae.metrics.image_similarity import as_float_images, pixel_mae
+from intervae.metrics.interventions import (
     CounterfactualQuery,
     non_descendants,
     random_interventions,
-    variable_distances,
 )
-from intervae.metrics.image_regressor import ImageRegressor
-from intervae.metrics.image_similarity import as_float_images, pixel_mae
 
 
 def composition(

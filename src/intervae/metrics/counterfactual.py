@@ -1,9 +1,8 @@
 """Errors of counterfactual images against a simulator.
 
 For each variable v a random value is drawn for each image; the model answers do(v = value), and the
-simulator renders the truth from the same exogenous noise. Measures are means over images. Their
-headline is the mean over the causes, the variables with an effect in the true graph: interventions
-on pure effects leave the support of the data.
+simulator renders the truth from the same exogenous noise. Measures are means over images, their
+headlines means over all variables, see `summarise_interventions`.
 """
 
 from __future__ import annotations
@@ -20,9 +19,14 @@ from intervae.errors import DataError
 from intervae.metrics.base import Measurement
 from intervae.metrics.image_regressor import ImageRegressor
 from intervae.metrics.image_similarity import as_float_images, pixel_mae, psnr, ssim
+from intervae.metrics.interventions import (
+    MODEL,
+    CounterfactualQuery,
+    non_descendants,
+    random_interventions,
+    summarise_interventions,
+)
 
-# images (N, C, H, W) uint8 or in [0, 1], do -> images in [0, 1]
-CounterfactualQuery = Callable[[np.ndarray, dict[str, Any]], Any]
 # latents (N, n, k), do -> latents (N, n, k)
 LatentQuery = Callable[[np.ndarray, dict[str, Any]], Any]
 
@@ -31,19 +35,6 @@ _SIMILARITIES: dict[str, Callable[[Any, Any], np.ndarray]] = {
     "psnr": psnr,
     "ssim": ssim,
 }
-
-
-def random_interventions(variables: Sequence[Variable], n: int, seed: int) -> dict[str, np.ndarray]:
-    """Draw n values for each variable: uniform over its training range, or over its classes."""
-    rng = np.random.default_rng(seed)
-    draws = {}
-    for variable in variables:
-        values = rng.uniform(variable.low, variable.high, n)
-        if variable.kind == "categorical":  # stretched, so that every class is equally likely
-            stretch = 1 + 1 / (variable.high - variable.low)
-            values = variable.low + np.floor((values - variable.low) * stretch)
-        draws[variable.name] = np.round(values) if variable.kind == "binary" else values
-    return draws
 
 
 def counterfactual_errors(
@@ -69,15 +60,16 @@ def counterfactual_errors(
         identity_pixel_mae: the same for the unchanged input.
         counterfactual_psnr: mean over images of 10 log10(1 / mean squared error), in dB.
         counterfactual_ssim: structural similarity, see `ssim`.
-        counterfactual_variable_error: per variable w, mean |measured w - true w| over do(cause), in
+        counterfactual_variable_error: per variable w, mean |measured w - true w| over all do(v), in
             the units of w (binary or categorical w: fraction wrong); the headline is the mean over
             variables in standard deviations.
         nondescendant_movement: per do(v), mean change of the variables that are neither v nor its
             descendants in the true graph, in standard deviations; 0 is best.
 
-    The parameter `doing_nothing` holds the values of the unchanged input; `true_picture`, of the
-    last two, those of the true images, which is the error of the regressor. Headlines are under
-    "value".
+    A headline is the mean over all variables; the parameters `causes` and `effects` have the means
+    over these. The parameter `doing_nothing` holds the values of the unchanged input;
+    `true_picture`, of the last two, those of the true images, which is the error of the regressor.
+    Their headlines are under "value".
     """
     factual = as_float_images(images)
     scores: dict[str, dict[str, float]] = {
@@ -101,38 +93,27 @@ def counterfactual_errors(
             scores[f"identity_{similarity}"][name] = float(function(factual, truth).mean())
         if measured is not None:
             measured.add(name, answer, truth, true_values)
-    names = [v.name for v in variables]
-    causes = [name for name in names if simulator.graph.children(name)] or names
-    parameters: dict[str, Any] = {"seed": seed, "headline": f"mean over {_interventions(causes)}"}
+    graph = simulator.graph
 
-    def headline(metric: str) -> float:
-        return float(np.mean([scores[metric][cause] for cause in causes]))
-
-    def result(metric: str, higher_is_better: bool, **more: Any) -> Measurement:
+    def result(metric: str, higher_is_better: bool, **references: dict[str, float]) -> Measurement:
+        value, summary = summarise_interventions(graph, {MODEL: scores[metric], **references})
         return Measurement(
             metric,
-            headline(metric),
+            value,
             len(factual),
             scores[metric],
-            parameters={**parameters, **more},
+            parameters={"seed": seed, **summary},
             higher_is_better=higher_is_better,
         )
 
-    measurements = [result("counterfactual_pixel_mae", False), result("identity_pixel_mae", False)]
-    for similarity in ("psnr", "ssim"):
-        identity = f"identity_{similarity}"
-        unchanged = {"value": headline(identity), **scores[identity]}
-        measurements.append(result(f"counterfactual_{similarity}", True, doing_nothing=unchanged))
+    measurements = []
+    for similarity in _SIMILARITIES:
+        unchanged, better = scores[f"identity_{similarity}"], similarity != "pixel_mae"
+        measurements.append(result(f"counterfactual_{similarity}", better, doing_nothing=unchanged))
+    measurements.insert(1, result("identity_pixel_mae", False))
     if measured is not None:
-        measurements += [
-            measured.variable_error(causes, parameters),
-            *measured.nondescendant_movement(causes, parameters),
-        ]
+        measurements += [measured.variable_error(seed), *measured.nondescendant_movement(seed)]
     return measurements
-
-
-def _interventions(names: Sequence[str]) -> str:
-    return "do(" + "), do(".join(names) + ")"
 
 
 class _MeasuredVariables:
@@ -159,7 +140,7 @@ class _MeasuredVariables:
     ) -> None:
         variables = self.regressor.variables
         measured = {
-            "model": self.regressor(answer),
+            MODEL: self.regressor(answer),
             "true_picture": self.regressor(truth),
             "doing_nothing": self.before,
         }
@@ -168,68 +149,59 @@ class _MeasuredVariables:
             for source, values in measured.items()
         }
         self.movements[name] = {
-            source: variable_distances(variables, measured[source], self.before).mean(0)
-            for source in ("model", "true_picture")
+            source: variable_distances(variables, values, self.before).mean(0)
+            for source, values in measured.items()
         }
 
-    def variable_error(self, causes: Sequence[str], parameters: dict[str, Any]) -> Measurement:
-        def error(source: str) -> np.ndarray:
-            return np.mean([self.errors[cause][source] for cause in causes], axis=0)
+    def variable_error(self, seed: int) -> Measurement:
+        def error(source: str) -> dict[str, float]:
+            """Mean over the interventions of the error of each variable, in its units."""
+            errors = np.mean([by_source[source] for by_source in self.errors.values()], axis=0)
+            return self._named(errors)
 
-        def named(values: np.ndarray) -> dict[str, float]:
-            return dict(zip(self.regressor.names, values.tolist(), strict=True))
-
-        def headline(source: str) -> float:
-            return float((error(source) / self.scale).mean())
-
-        details = {
-            "headline": "mean over variables of error / standard deviation, over "
-            + _interventions(causes),
-            **{
-                source: {"value": headline(source), **named(error(source))}
-                for source in ("true_picture", "doing_nothing")
-            },
-            "by_intervention": {do: named(errors["model"]) for do, errors in self.errors.items()},
+        sources = (MODEL, "true_picture", "doing_nothing")
+        scores = {
+            source: {do: float((e[source] / self.scale).mean()) for do, e in self.errors.items()}
+            for source in sources
         }
+        value, summary = summarise_interventions(self.graph, scores)
+        for source in sources[1:]:
+            summary[source] = {"value": summary[source]["value"], **error(source)}
+        over = f"mean over variables of error / standard deviation, {summary['headline']}"
+        by_do = {do: self._named(errors[MODEL]) for do, errors in self.errors.items()}
         return Measurement(
             "counterfactual_variable_error",
-            headline("model"),
+            value,
             self.n,
-            named(error("model")),
-            parameters={**parameters, **details},
+            error(MODEL),
+            parameters={"seed": seed, **summary, "headline": over, "by_intervention": by_do},
             higher_is_better=False,
         )
 
-    def nondescendant_movement(
-        self, causes: Sequence[str], parameters: dict[str, Any]
-    ) -> list[Measurement]:
-        """Return the measurement, or nothing where every variable descends from every cause."""
-        moved: dict[str, dict[str, float]] = {"model": {}, "true_picture": {}}
+    def nondescendant_movement(self, seed: int) -> list[Measurement]:
+        """Return the measurement, or nothing where every variable descends from all acted on."""
+        moved: dict[str, dict[str, float]] = {MODEL: {}, "true_picture": {}, "doing_nothing": {}}
         for do, movement in self.movements.items():
             fixed = [self.regressor.names.index(w) for w in non_descendants(self.graph, do)]
             if fixed:
                 for source in moved:
                     moved[source][do] = float((movement[source] / self.scale)[fixed].mean())
-        headline = [do for do in causes if do in moved["model"]]
-        if not headline:
+        if not moved[MODEL]:
             return []
-        model, true_image = (
-            float(np.mean([moved[source][do] for do in headline])) for source in moved
-        )
-        details = {
-            "headline": f"mean over {_interventions(headline)}",
-            "true_picture": {"value": true_image, **moved["true_picture"]},
-        }
+        value, summary = summarise_interventions(self.graph, moved)
         return [
             Measurement(
                 "nondescendant_movement",
-                model,
+                value,
                 self.n,
-                moved["model"],
-                parameters={**parameters, **details},
+                moved[MODEL],
+                parameters={"seed": seed, **summary},
                 higher_is_better=False,
             )
         ]
+
+    def _named(self, values: np.ndarray) -> dict[str, float]:
+        return dict(zip(self.regressor.names, values.tolist(), strict=True))
 
 
 def latent_movement(
@@ -270,12 +242,6 @@ def latent_movement(
         parameters={"seed": seed},
         higher_is_better=False,
     )
-
-
-def non_descendants(graph: CausalGraph, name: str) -> list[str]:
-    """Return the variables that do(name) must not change, without `name` itself."""
-    reached = {name, *graph.descendants(name)}
-    return [variable for variable in graph.names if variable not in reached]
 
 
 def variable_distances(
