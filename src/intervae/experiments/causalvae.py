@@ -5,11 +5,24 @@ from __future__ import annotations
 from intervae.experiments.base import Experiment
 from intervae.experiments.jobs import Discover, Train
 
+# over all variables, over causes, over pure effects; `identity` is doing nothing, which scores 0
+# outside the mask
+COUNTERFACTUAL = (
+    *(
+        f"{metric}{over}"
+        for metric in ("counterfactual_pixel_mae", "identity_pixel_mae")
+        for over in ("", "_causes", "_effects")
+    ),
+    *(
+        f"{metric}{over}"
+        for metric in ("outside_mask_mae", "changed_outside_share")
+        for over in ("", "_causes", "_effects", "_reconstruction")
+    ),
+)
 SHOWN = (
     "r2_min",
     "r2",
-    "counterfactual_pixel_mae",
-    "identity_pixel_mae",
+    *COUNTERFACTUAL,
     "reconstruction_pixel_mae",
     "shd",
     "train_seconds",

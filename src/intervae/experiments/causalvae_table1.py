@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from intervae import figures
 from intervae.experiments.base import Experiment
+from intervae.experiments.causalvae import COUNTERFACTUAL
 from intervae.experiments.jobs import Train
 
-METRICS = ("mic", "tic", "r2", "counterfactual", "reconstruction", "shd")
+METRICS = ("mic", "tic", "r2", "counterfactual", "outside_mask", "reconstruction", "shd")
 SHOWN = (
     *(
         f"{key}{form}"
@@ -19,8 +20,7 @@ SHOWN = (
     "mic_images",
     "r2_min",
     "r2",
-    "counterfactual_pixel_mae",
-    "identity_pixel_mae",
+    *COUNTERFACTUAL,
     "reconstruction_pixel_mae",
     "shd",
     "train_seconds",
@@ -127,6 +127,12 @@ TABLE1 = Experiment(
         "r2_min",
         "counterfactual_pixel_mae",
         "identity_pixel_mae",
+        "counterfactual_pixel_mae_causes",
+        "identity_pixel_mae_causes",
+        "counterfactual_pixel_mae_effects",
+        "identity_pixel_mae_effects",
+        "outside_mask_mae",
+        "changed_outside_share",
         "reconstruction_pixel_mae",
         "shd",
     ),
