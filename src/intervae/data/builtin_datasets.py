@@ -48,6 +48,11 @@ SIMULATED = {
         "Flow",
         "water flowing from a glass with a ball in it: 4 variables, true graph and counterfactuals",
     ),
+    "garden": (
+        "Garden",
+        "a cloud before the sun, a poplar and a balloon before a brick wall: 5 variables, "
+        "occlusion, texture, true graph and counterfactuals",
+    ),
     "cross-modal": (
         "CrossModal",
         "images of latents that cause, or are caused by, table columns (CMCL): true graph and "

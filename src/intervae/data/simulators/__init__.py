@@ -3,6 +3,7 @@
 from intervae.data.simulators.base import Simulator
 from intervae.data.simulators.cross_modal import CrossModal
 from intervae.data.simulators.flow import Flow
+from intervae.data.simulators.garden import Garden
 from intervae.data.simulators.motion import Motion
 from intervae.data.simulators.moved_digits import MovedDigits
 from intervae.data.simulators.parabola import Parabola
@@ -13,6 +14,7 @@ from intervae.data.simulators.xray import XRay
 __all__ = [
     "CrossModal",
     "Flow",
+    "Garden",
     "Motion",
     "MovedDigits",
     "Parabola",

@@ -24,6 +24,9 @@ WHITE, BLACK, ORANGE, FIREBRICK, SKY_BLUE = (
 FAR = 1e4  # limit of positions in pixels; float32 would lose the sub-pixel part beyond
 
 Colour = tuple[int, int, int]
+# places x (w,) and y (h,) in frame units -> levels from 0 to 255, (3, n, h, w) or (3, h, w)
+Texture = Callable[[np.ndarray, np.ndarray], np.ndarray]
+Paint = Colour | Texture | None
 Box = tuple[float, float, float, float]  # left, right, top, bottom
 
 
@@ -117,7 +120,7 @@ class Raster:
         y: np.ndarray | float,
         rx: np.ndarray | float,
         ry: np.ndarray | float,
-        colour: Colour,
+        colour: Paint,
     ) -> None:
         """Draw a filled ellipse of half-axes rx and ry; nothing if one of them is not positive."""
         cx, cy, rx, ry = (self._pixels(v) for v in (x, y, rx, ry))
@@ -150,7 +153,7 @@ class Raster:
         right: np.ndarray | float,
         top: np.ndarray | float,
         bottom: np.ndarray | float,
-        colour: Colour | None,
+        colour: Paint,
     ) -> None:
         """Draw an axis-aligned box with exact coverage; nothing if right < left or bottom < top.
 
@@ -169,7 +172,7 @@ class Raster:
         self._paint(down[:, :, None] * across[:, None, :], ys, xs, colour)
 
     def stroke(
-        self, x: np.ndarray, y: np.ndarray, width: float, colour: Colour, cap: float = 0.0
+        self, x: np.ndarray, y: np.ndarray, width: float, colour: Paint, cap: float = 0.0
     ) -> None:
         """Draw a line through points x, y (n, k + 1); its square ends are `cap` beyond the last."""
         px, py, half, cap = (
@@ -213,6 +216,10 @@ class Raster:
         )
         self._paint(coverage * ends, ys, xs, colour)
 
+    def fill(self, picture: np.ndarray) -> None:
+        """Paint one picture (3, size, size), of levels from 0 to 255, over every image."""
+        self.pixels[:] = picture
+
     def write(self, images: np.ndarray) -> None:
         """Round the pixels into (n, 3, size, size) uint8."""
         self.pixels += np.float32(0.5)
@@ -236,15 +243,19 @@ class Raster:
             max(0, int(x0) - 1), min(self.size, int(x1) + 2)
         )
 
-    def _paint(self, coverage: np.ndarray, ys: slice, xs: slice, colour: Colour | None) -> None:
+    def _paint(self, coverage: np.ndarray, ys: slice, xs: slice, colour: Paint) -> None:
         coverage *= self.clip_y[ys, None]
         coverage *= self.clip_x[xs]
         self._blend(coverage, ys, xs, colour)
 
-    def _blend(self, coverage: np.ndarray, ys: slice, xs: slice, colour: Colour | None) -> None:
-        for channel, level in enumerate(colour or ()):
+    def _blend(self, coverage: np.ndarray, ys: slice, xs: slice, colour: Paint) -> None:
+        if callable(colour):
+            levels: Any = colour(*(self.centres[part] / self.scale for part in (xs, ys)))
+        else:
+            levels = np.array(colour or (), dtype=np.float32)
+        for channel, level in enumerate(levels):
             under = self.pixels[:, channel, ys, xs]
-            under += coverage * (np.float32(level) - under)
+            under += coverage * (level - under)
 
 
 class _MaskRaster(Raster):
@@ -254,7 +265,7 @@ class _MaskRaster(Raster):
         super().__init__(len(next(iter(masks.values()))), size, clip)
         self.masks = masks
 
-    def _blend(self, coverage: np.ndarray, ys: slice, xs: slice, colour: Colour | None) -> None:
+    def _blend(self, coverage: np.ndarray, ys: slice, xs: slice, colour: Paint) -> None:
         if self.object_name:
             self.masks[self.object_name][:, ys, xs] |= coverage > 0
 
