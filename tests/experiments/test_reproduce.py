@@ -124,6 +124,28 @@ def test_every_number_equals_that_of_its_run(
     assert sum("paper" in row for row in document["rows"]) == 2
 
 
+def test_causes_effects_and_doing_nothing_are_recorded(
+    reproduced: tuple[Path, dict[str, Any], list[str]],
+) -> None:
+    rows = {
+        (row["metric"], row["variant"].removeprefix("small").strip()): row["mean"]
+        for row in reproduced[1]["rows"]
+        if row["model"] == "causal-vae"
+    }
+    for over in ("", "_causes", "_effects"):
+        assert rows[f"counterfactual_pixel_mae{over}_doing_nothing", ""] == pytest.approx(
+            rows[f"identity_pixel_mae{over}", ""]
+        )
+        assert rows[f"outside_mask_mae{over}_doing_nothing", ""] == 0
+        assert 0 < rows[f"changed_outside_share{over}_reconstruction", ""] <= 1
+    shadows = [rows["counterfactual_psnr", name] for name in ("shadow_length", "shadow_position")]
+    assert rows["counterfactual_psnr_effects", ""] == pytest.approx(sum(shadows) / 2)
+    for name in Pendulum.graph.names:
+        assert rows["counterfactual_pixel_mae_doing_nothing", name] == pytest.approx(
+            rows["identity_pixel_mae", name]
+        )
+
+
 def test_finished_runs_are_not_run_again(
     reproduced: tuple[Path, dict[str, Any], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
