@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intervae.data.simulators import Flow, Pendulum, raster
+from intervae.data.simulators import Flow, Garden, Pendulum, raster
 from intervae.data.simulators.base import Simulator
 from intervae.data.simulators.pendulum import AXES, OUTLINE, SUN_RADIUS, SUN_Y
 from intervae.data.simulators.raster import Raster
 
+SIMULATORS = (Pendulum(), Flow(), Garden())
 PAINTED = [
     (simulator, name)
-    for simulator in (Pendulum(), Flow())
+    for simulator in SIMULATORS
     for name in simulator.objects
     if name != "gap"  # which is the lack of a wall
 ]
@@ -55,12 +56,12 @@ def test_one_object_alone_differs_from_the_background_inside_its_mask(
     different = (alone != background).any(1)
     assert different.any()
     assert not (different & ~mask).any()
-    if simulator.name == "pendulum":  # in Flow walls and ground hide parts of the objects
+    if simulator.name == "pendulum":  # in others a fixed object or the like colour hides parts
         assert (mask & ~different).sum() < 0.02 * mask.sum()  # coverage below half a grey level
 
 
 @pytest.mark.parametrize("size", [16, 33, 96])
-@pytest.mark.parametrize("simulator", [Pendulum(), Flow()], ids=lambda s: s.name)
+@pytest.mark.parametrize("simulator", SIMULATORS, ids=lambda s: s.name)
 def test_union_of_the_masks_covers_every_pixel_that_is_not_background(
     simulator: Simulator, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,7 +75,7 @@ def test_union_of_the_masks_covers_every_pixel_that_is_not_background(
 
 
 @pytest.mark.parametrize("size", [16, 33, 96])
-@pytest.mark.parametrize("simulator", [Pendulum(), Flow()], ids=lambda s: s.name)
+@pytest.mark.parametrize("simulator", SIMULATORS, ids=lambda s: s.name)
 def test_a_variable_changes_only_pixels_of_the_objects_it_draws(
     simulator: Simulator, size: int
 ) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from intervae.data import Dataset
-from intervae.data.simulators import Flow, Pendulum
+from intervae.data.simulators import Flow, Garden, Pendulum
 from intervae.data.simulators.base import Simulator
 from intervae.errors import DataError, UsageError
 from intervae.metrics.base import Measurement
@@ -19,7 +19,7 @@ from intervae.metrics.outside_mask import outside_mask_errors
 SIZE = 32
 
 
-@pytest.fixture(scope="module", params=[Pendulum(), Flow()], ids=lambda s: s.name)
+@pytest.fixture(scope="module", params=[Pendulum(), Flow(), Garden()], ids=lambda s: s.name)
 def data(request: pytest.FixtureRequest) -> Dataset:
     return request.param.dataset(size=SIZE, samples=160)
 
@@ -70,17 +70,18 @@ def test_the_truth_and_the_unchanged_image_score_0(data: Dataset) -> None:
 
 def test_one_wrong_pixel_outside_is_one_over_their_number(data: Dataset) -> None:
     def spoil(answer: np.ndarray) -> None:
-        answer[:, :, 0, 0] = 0  # the corner, where nothing is drawn: white in the truth
+        answer[:, :, 0, 0] = 0
 
+    corner = data.test.images.numpy()[0, :, 0, 0] / 255  # where no object is ever drawn
     error, share = measure(data, simulated(data, spoil))
     for name, outside in error.parameters["outside"].items():
         assert 0.5 < outside < 1
-        assert error.per_variable[name] == pytest.approx(1 / (outside * SIZE**2))
+        assert error.per_variable[name] == pytest.approx(corner.mean() / (outside * SIZE**2))
         assert share.per_variable[name] == pytest.approx(1 / (outside * SIZE**2))
     for m in (error, share):
         assert m.value == pytest.approx(np.mean(list(m.per_variable.values())))
     one_channel = measure(data, simulated(data, lambda x: x[:, 1, 0, 0].fill(0)))
-    assert one_channel[0].value == pytest.approx(error.value / 3)
+    assert one_channel[0].value == pytest.approx(error.value * corner[1] / corner.sum())
     assert one_channel[1].value == share.value
 
 
