@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intervae.metrics.compilation import compiled, inner
+from intervae.compilation import compiled, inner
 
 NO_GAIN = 1e-12  # smallest gain, as a fraction of the squared residuals; less is rounding
 TIE = 1e-9  # relative difference below which two gains are equal

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from intervae.metrics.compilation import compiled, inner
+from intervae.compilation import compiled, inner
 from intervae.metrics.mic_partitions import (
     cumulative_counts,
     find_clumps,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from intervae.metrics.compilation import compiled, inner
+from intervae.compilation import compiled, inner
 
 
 class RankedVariables(NamedTuple):
