@@ -48,6 +48,8 @@ _EXPORTS = {
     "ImageRegressor": "image_regressor",
     "fit_image_regressor": "image_regressor",
     "simulator_regressor": "image_regressor",
+    "Morphometry": "digit_morphometry",
+    "morphometry": "digit_morphometry",
     "composition": "axioms",
     "reversibility": "axioms",
     "effectiveness": "axioms",
@@ -90,6 +92,8 @@ if TYPE_CHECKING:
     from intervae.metrics.counterfactual import latent_movement as latent_movement
     from intervae.metrics.dci_importance import dci as dci
     from intervae.metrics.dci_importance import importance_matrix as importance_matrix
+    from intervae.metrics.digit_morphometry import Morphometry as Morphometry
+    from intervae.metrics.digit_morphometry import morphometry as morphometry
     from intervae.metrics.disentanglement import irs as irs
     from intervae.metrics.disentanglement import irs_matrix as irs_matrix
     from intervae.metrics.disentanglement import mig as mig
