@@ -29,6 +29,21 @@ def test_box_thinner_than_a_pixel_has_its_area():
     )
 
 
+def test_ellipse_covers_the_pixel_in_its_very_middle():
+    assert coverage_of(lambda c: c.ellipse(40.5, 50.5, 6.0, 5.0, BLACK))[0, 50, 40] == 1.0
+
+
+def test_texture_and_fill_are_painted_at_the_places_of_the_pixels():
+    def texture(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.stack(np.broadcast_arrays(x, y[:, None], 7.0)).astype(np.float32)
+
+    raster = Raster(2, 48)
+    raster.fill(np.full((3, 48, 48), 100.0))
+    raster.box(np.array([10.0, 20.0]), 30.0, 40.0, 60.0, texture)
+    assert raster.pixels[0, :, 25, 12].tolist() == [25.0, 51.0, 7.0]  # frame units, two a pixel
+    assert raster.pixels[:, 0, 25, 7].tolist() == [15.0, 100.0]
+
+
 @pytest.mark.parametrize(("rx", "ry"), [(11.8, 10.7), (6.2, 5.7), (3.0, 3.0), (9.0, 4.0)])
 def test_ellipse_has_its_area_and_centre(rx, ry):
     coverage = coverage_of(lambda c: c.ellipse(np.array([40.3]), 50.6, rx, ry, BLACK))[0]

@@ -36,7 +36,7 @@ PUFFS = (
     (5.0, -0.5, 7.5, 6.5),
     (0.0, 3.5, 12.0, 4.5),
 )
-TREE_X, TREE_BASE, TREE_HEIGHT = 62.0, 79.0, 42.0
+TREE_X, TREE_BASE, TREE_HEIGHT = 66.0, 79.0, 42.0
 CROWN_LOWEST, CROWN_STRETCH, TRUNK_WIDTH = 10.0, 1.3, 3.0
 CROWN_RADII = (5.2, 6.4, 6.6, 5.8, 4.8, 3.4)  # from below
 LEAVES = 0.35  # contrast of the leaves
@@ -48,7 +48,7 @@ STRIPES = 5.5  # phase of the stripes at the edge of the balloon, radians
 SHADE_WIDTH, SHADE_DEPTH = 1.5, 0.75  # of the cloud, m; share of the light that it takes
 COLD_HEIGHT, LIFT = 1.2, 4.0  # height of the balloon in the dark, and its rise in full light, m
 PUSH = 0.12  # drift per metre of height and m/s of wind
-HEIGHT_NOISE, DRIFT_NOISE = 0.12, 0.12  # standard deviations, m
+HEIGHT_NOISE, DRIFT_NOISE = 0.25, 0.3  # standard deviations, m
 GRID_SIZE, GRID_SEED = 7200, 2026
 
 SUN_COLOURS = ((255, 176, 40), (255, 246, 190))

@@ -16,7 +16,7 @@ WALL_TOP, LAWN_TOP = 45.0, 76.0  # rows, in frame units
 POND_X, POND_Y, POND_RX, POND_RY = 30.0, 87.0, 22.0, 5.0
 PEG_X, PEG_Y = 48.0, 79.0  # to which the balloon is tied
 BRICK_WIDTH, BRICK_HEIGHT, MORTAR = 9.0, 4.4, 0.7
-SUBPIXELS = 4  # per side of a pixel
+FINEST = 384  # samples per side of the picture, at least
 
 Layer = np.ndarray  # (S, S) or (3, S, S)
 
@@ -24,7 +24,8 @@ Layer = np.ndarray  # (S, S) or (3, S, S)
 @functools.cache
 def garden_background(size: int) -> np.ndarray:
     """(3, size, size) float32 levels from 0 to 255; shared, so read-only."""
-    places = (np.arange(SUBPIXELS * size) + 0.5) * (FRAME / (SUBPIXELS * size))
+    subpixels = max(4, -(-FINEST // size))  # per side of a pixel
+    places = (np.arange(subpixels * size) + 0.5) * (FRAME / (subpixels * size))
     x, y = np.meshgrid(places, places)
     picture = _sky(x, y)
     hills = 40.0 - 4.0 * np.sin(x / 15.0 + 0.6) - 2.0 * np.sin(x / 6.5)
@@ -38,7 +39,7 @@ def garden_background(size: int) -> np.ndarray:
         (_colour((84, 60, 40)), (np.abs(x - PEG_X) < 1.0) & (np.abs(y - PEG_Y - 1.0) < 1.6)),
     ):
         picture = np.where(inside, colour, picture)
-    pixels = picture.reshape(3, size, SUBPIXELS, size, SUBPIXELS).mean(axis=(2, 4))
+    pixels = picture.reshape(3, size, subpixels, size, subpixels).mean(axis=(2, 4))
     pixels = pixels.clip(0.0, 255.0).astype(np.float32)
     pixels.flags.writeable = False
     return pixels

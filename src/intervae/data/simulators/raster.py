@@ -137,6 +137,7 @@ class Raster:
             (self.centres[ys] - cy[:, None]) / ry[:, None],
         )  # (n, w), (n, h)
         level = np.sqrt((v * v)[:, :, None] + (u * u)[:, None, :])  # 1 on the edge
+        np.maximum(level, np.float32(1e-4), out=level)  # a pixel in the very middle is covered
         steepness = np.sqrt(
             ((v / ry[:, None]) ** 2)[:, :, None] + ((u / rx[:, None]) ** 2)[:, None, :]
         )
