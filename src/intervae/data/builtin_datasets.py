@@ -102,6 +102,11 @@ PUBLISHED = {
         _reader("mnist_shift", "mnist_moved"),
         "ten MNIST digits shifted by a table column (CMCL): true graph and counterfactuals",
     ),
+    "morpho-mnist": (
+        _reader("morpho_mnist"),
+        "MNIST digits whose thickness causes their intensity (DeepSCM): 3 variables or 4, true "
+        "graph and counterfactuals",
+    ),
     "omniglot": (_reader("omniglot"), "32,460 drawings of characters from 50 alphabets"),
     "norb": (
         _reader("norb"),

@@ -4,6 +4,7 @@ from intervae.data.simulators.base import Simulator
 from intervae.data.simulators.cross_modal import CrossModal
 from intervae.data.simulators.flow import Flow
 from intervae.data.simulators.garden import Garden
+from intervae.data.simulators.morpho_mnist import MorphoMnist
 from intervae.data.simulators.motion import Motion
 from intervae.data.simulators.moved_digits import MovedDigits
 from intervae.data.simulators.parabola import Parabola
@@ -15,6 +16,7 @@ __all__ = [
     "CrossModal",
     "Flow",
     "Garden",
+    "MorphoMnist",
     "Motion",
     "MovedDigits",
     "Parabola",

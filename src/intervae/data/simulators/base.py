@@ -37,6 +37,7 @@ class Simulator(ABC):
     graph: ClassVar[CausalGraph]
     exogenous_names: ClassVar[tuple[str, ...]]
     objects: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # empty: not known
+    without_true_image: ClassVar[tuple[str, ...]] = ()  # do() of these has no unique true image
 
     @abstractmethod
     def sample_exogenous(self, n: int, rng: np.random.Generator) -> np.ndarray:

@@ -182,6 +182,19 @@ def _render(images, attributes, enlarging, reducing, table, out):
         out[i] = picture.astype(np.uint8)
 
 
+@compiled
+def _shears(images, out):
+    for i in range(len(images)):
+        out[i] = shear_of(images[i])[0]
+
+
+def measure_shears(images: np.ndarray) -> np.ndarray:
+    """Return the slopes dx / dy (N,) of digits (N, H, W) uint8; nan for an empty one."""
+    out = np.empty(len(images))
+    _shears(images, out)
+    return out
+
+
 def morph_digits(
     images: np.ndarray,
     thickness: np.ndarray,
