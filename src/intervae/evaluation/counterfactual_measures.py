@@ -54,6 +54,13 @@ def _simulator_regressor(simulator: Simulator, size: int) -> Any:
     return metrics.simulator_regressor(simulator, size)
 
 
+def object_layers(context: Context) -> list[Measurement]:
+    """Against the simulator's objects."""
+    assert context.data.simulator is not None
+    layers = [layer.variables for layer in context.model.layers]
+    return [metrics.object_layers(layers, context.data.simulator.objects)]
+
+
 def outside_mask(context: Context) -> list[Measurement]:
     """Against the simulator, where nothing may change; also of the model's reconstructions."""
     subset, data = context.test_subset(COUNTERFACTUAL_IMAGES), context.data

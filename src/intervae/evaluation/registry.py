@@ -80,6 +80,12 @@ _BUILT_IN_METRICS = {
         requirements.has_object_masks,
         counterfactual_measures.outside_mask,
     ),
+    "object_layers": Metric(
+        "objects of the simulator for which a layer has exactly the variables that draw them",
+        "data with a simulator that names its objects, and a model with decoder=layers",
+        requirements.has_layers_and_objects,
+        counterfactual_measures.object_layers,
+    ),
     "shd": Metric(
         "the graph against the true one: SHD, TPR, FPR, FDR",
         "data with a known graph, and a model that has one over the same variables",

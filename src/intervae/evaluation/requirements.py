@@ -59,6 +59,15 @@ def has_object_masks(context: Context) -> bool:
     return has_true_counterfactuals(context) and simulator is not None and bool(simulator.objects)
 
 
+def has_layers_and_objects(context: Context) -> bool:
+    simulator = context.data.simulator
+    return (
+        bool(getattr(context.model, "layers", ()))
+        and simulator is not None
+        and bool(simulator.objects)
+    )
+
+
 def has_counterfactuals_and_graph(context: Context) -> bool:
     return has_counterfactuals(context) and (
         context.data.graph is not None or isinstance(context.model, HasGraph)

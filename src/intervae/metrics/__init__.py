@@ -42,6 +42,7 @@ _EXPORTS = {
     "latent_movement": "counterfactual",
     "random_interventions": "interventions",
     "outside_mask_errors": "outside_mask",
+    "object_layers": "layers_and_objects",
     "pixel_mae": "image_similarity",
     "psnr": "image_similarity",
     "ssim": "image_similarity",
@@ -114,6 +115,7 @@ if TYPE_CHECKING:
     from intervae.metrics.image_similarity import psnr as psnr
     from intervae.metrics.image_similarity import ssim as ssim
     from intervae.metrics.interventions import random_interventions as random_interventions
+    from intervae.metrics.layers_and_objects import object_layers as object_layers
     from intervae.metrics.likelihood import active_units as active_units
     from intervae.metrics.likelihood import elbo as elbo
     from intervae.metrics.likelihood import likelihood_bounds as likelihood_bounds

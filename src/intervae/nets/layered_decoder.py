@@ -121,6 +121,7 @@ class LayeredDecoder(nn.Module):
         y, x = torch.meshgrid(*(_centres(side) for side in (height, width)), indexing="ij")
         self.register_buffer("coordinates", torch.stack([x, y], -1).flatten(0, 1), persistent=False)
         self._active: tuple[int, ...] | None = None
+        self._group_region: Tensor | None = None
         self._group_pixels: Tensor | None = None
 
     # ---- which layer paints what ---------------------------------------------------------------
@@ -149,7 +150,7 @@ class LayeredDecoder(nn.Module):
             if regions is not None and row >= self.variables:
                 self.regions[row - self.variables] = regions[i].flatten()
         self.background.copy_(background)
-        self._active = self._group_pixels = None
+        self._active = self._group_region = self._group_pixels = None
         _ = self.active, self.group_pixels  # now: a captured step must not wait for the device
 
     @property
@@ -161,7 +162,7 @@ class LayeredDecoder(nn.Module):
 
     def _load_from_state_dict(self, *args: object, **options: object) -> None:
         super()._load_from_state_dict(*args, **options)
-        self._active = self._group_pixels = None
+        self._active = self._group_region = self._group_pixels = None
 
     # ---- pictures ------------------------------------------------------------------------------
     def single_logits(self, variables: Tensor) -> Tensor:
@@ -221,10 +222,11 @@ class LayeredDecoder(nn.Module):
     @property
     def group_region(self) -> Tensor:
         """(H W) of 0 and 1: pixels that an active layer of several variables may paint."""
-        rows = [row - self.variables for row in self.active if row >= self.variables]
-        if not rows:
-            return torch.zeros_like(self.regions[0])
-        return self.regions[rows].amax(0)
+        if self._group_region is None or self._group_region.device != self.regions.device:
+            rows = [row - self.variables for row in self.active if row >= self.variables]
+            used = [self.regions[row] for row in rows] or [torch.zeros_like(self.regions[0])]
+            self._group_region = torch.stack(used).amax(0)
+        return self._group_region
 
     @property
     def group_pixels(self) -> Tensor:
