@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -260,3 +261,17 @@ def test_missing_files_and_wrong_options_get_one_sentence(home, monkeypatch):
     monkeypatch.delenv("INTERVAE_DATA")
     with pytest.raises(DataError, match=r"^MNIST is read from your disk: get train-images"):
         load_data("morpho-mnist")
+
+
+@pytest.mark.skipif(
+    not os.path.isdir(os.path.join(os.environ.get("INTERVAE_DATA", "."), "mnist")),
+    reason="INTERVAE_DATA with MNIST is not set",
+)
+def test_real_digits_measure_as_their_labels(tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERVAE_CACHE", str(tmp_path))
+    data = load_data("morpho-mnist", samples=200, size=32)
+    measured, labels = morphometry(data.train.images), data.train.labels.numpy()
+    error = np.abs(measured.thickness - labels[:, 1])
+    assert np.median(error) < 0.01
+    assert error.mean() < 0.05  # with the blots that no erosion thins
+    assert np.abs(measured.intensity - labels[:, 2]).mean() < 0.5
