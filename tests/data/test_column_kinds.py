@@ -11,6 +11,8 @@ from intervae.data import build_dataset, describe_columns
 from intervae.data.column_kinds import decide_columns
 from intervae.errors import DataError, UsageError
 
+NAN = float("nan")
+
 
 def decide(table: dict, **options):
     columns = {
@@ -88,14 +90,48 @@ def test_variables_select_and_order_the_columns():
 
 
 @pytest.mark.parametrize("missing", ["", "  ", "NaN", "NA", "n/a", "null"])
-def test_a_missing_value_names_its_row_and_column(missing):
-    with pytest.raises(DataError, match=r"row 2: 'age' has no value; fill it in"):
-        decide({"age": ["1", "2", missing, "4"]})
+def test_a_missing_value_is_nan_and_a_note_names_its_row_and_column(missing):
+    columns = decide({"age": ["1", "2", missing, "4"]})
+    np.testing.assert_array_equal(columns.labels[:, 0], [1, 2, np.nan, 4])
+    assert [note.text for note in columns.notes] == [
+        "column 'age': numbers",
+        "row 2: 'age' has no value",
+    ]
 
 
-def test_numbers_that_are_nan_or_infinite_are_an_error():
-    with pytest.raises(DataError, match=r"row 1: 'age' has no value"):
-        decide({"age": [1.0, float("nan"), 3.0]})
+@pytest.mark.parametrize(
+    ("values", "kind", "codes", "categories"),
+    [
+        (["yes", "", "No", "YES"], "binary", [1, NAN, 0, 1], ("no", "yes")),
+        ([1.0, NAN, 0.0, NAN], "binary", [1, NAN, 0, NAN], ()),
+        ([20.0, NAN, 40.0, NAN], "binary", [0, NAN, 1, NAN], ("20", "40")),
+        ([3.0, NAN, 1.0, 2.0], "continuous", [3, NAN, 1, 2], ()),
+        (["b", "na", "c", "a", "b", "a", "c"], "categorical", [1, NAN, 2, 0, 1, 0, 2], None),
+        (["5", "", "", "", "", "7", "six and more"], "error", [], ()),
+    ],
+)
+def test_kinds_are_inferred_from_the_cells_that_have_a_value(values, kind, codes, categories):
+    if kind == "error":  # two of three values are numbers
+        with pytest.raises(DataError, match="row 6: 'x' is 'six and more', which is not a number"):
+            decide({"x": values})
+        return
+    columns = decide({"x": values})
+    (variable,) = columns.variables
+    assert variable.kind == kind
+    assert variable.categories == (("a", "b", "c") if categories is None else categories)
+    np.testing.assert_array_equal(columns.labels[:, 0], codes)
+
+
+def test_words_with_missing_cells_may_be_an_id_or_constant():
+    table = {"id": ["u", "", "v", "w", "", ""], "x": ["1", "2", "3", "4", "5", "6"]}
+    columns = decide(table)  # three words in three rows that have one
+    assert [v.name for v in columns.variables] == ["x"]
+    assert "3 different values in 3 rows" in columns.notes[0].text
+    with pytest.raises(DataError, match="'x' is '1' in every row that has a value, so nothing"):
+        decide({"x": ["1", "", "1"]})
+
+
+def test_numbers_that_are_infinite_are_an_error():
     for infinite in ("inf", "-Infinity", "1e300"):
         with pytest.raises(
             DataError, match=rf"row 1: 'age' is {infinite}; every label must be a finite number"

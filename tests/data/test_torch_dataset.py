@@ -91,7 +91,6 @@ def test_black_and_white_and_sizes_of_a_torch_dataset():
             lambda i: (torch.full((3, 4, 4), 1.5), i),
             "sample 0: the pixels are float32 from 1.5 to 1.5.*without normalisation",
         ),
-        (lambda i: (PIXELS[i], float("nan") if i == 7 else i), "sample 7: 'label' has no value"),
         (lambda i: (PIXELS[i], {"a": None}), "sample 0: label 'a' must be one number or text"),
         (lambda i: (PIXELS[i], [[1, 2]]), r"sample 0: labels must be numbers \(n,\)"),
         (

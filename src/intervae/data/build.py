@@ -40,7 +40,7 @@ def build_dataset(
 
     Arguments:
         images: (N, C, H, W) or (N, T, C, H, W) uint8.
-        labels: (N, n) in the variables' own units.
+        labels: (N, n) in the variables' own units; NaN for a missing one.
         validation, test, seed, groups: as in `split_rows`.
         fields: more arrays with N rows.
     """
@@ -76,7 +76,7 @@ def build_dataset(
 
 
 def _checked_labels(name: str, labels: Any, rows: int, names: Sequence[str]) -> np.ndarray:
-    """Return labels (rows, n) as finite float64, or raise an error."""
+    """Return labels (rows, n) as float64, finite or NaN, or raise an error."""
     table = np.asarray(labels, dtype=np.float64)
     if table.shape != (rows, len(names)):
         raise DataError(
@@ -86,8 +86,8 @@ def _checked_labels(name: str, labels: Any, rows: int, names: Sequence[str]) -> 
     if len(set(names)) != len(names):
         duplicate = next(n for n in names if names.count(n) > 1)
         raise DataError(f"{name}: the column {duplicate!r} appears twice; rename or remove one.")
-    if not np.isfinite(table).all():
-        row, column = np.argwhere(~np.isfinite(table))[0]
+    if np.isinf(table).any():
+        row, column = np.argwhere(np.isinf(table))[0]
         raise DataError(
             f"{name}: label {names[column]!r} of sample {row} is {table[row, column]}; "
             "every label must be a finite number."

@@ -17,7 +17,11 @@ def collinear_notes(labels: np.ndarray, variables: Sequence[Variable]) -> list[N
     """Return a note on each column of labels (N, n) that others explain linearly.
 
     The last such column is dropped before the next is looked for, so that a pair is noted once.
+    Only rows without a missing label (NaN) count.
     """
+    labels = labels[~np.isnan(labels).any(axis=1)]
+    if not len(labels):
+        return []
     spread = labels.std(axis=0)
     columns = [i for i, v in enumerate(variables) if v.kind != "categorical" and spread[i] > 0]
     if len(labels) <= 2 * len(columns):

@@ -8,6 +8,7 @@ The rule, in this order, for every column that `kinds=` does not name:
        note;
     4. other text: categorical, coded in alphabetical order.
 A column with numbers in more than half of its rows is numeric; a text in it is an error.
+Only cells that have a value count; a missing one (see `raw_column.MISSING`) becomes NaN.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 
 from intervae.data.collinear_columns import collinear_notes
 from intervae.data.dataset import Dataset
+from intervae.data.missing_labels import MISSING_LABELS
 from intervae.data.raw_column import RawColumn, number_text
 from intervae.data.variables import KINDS, Kind, Variable
 from intervae.errors import DataError, UsageError, abbreviate, unknown
@@ -30,7 +32,10 @@ DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 
 @dataclass(frozen=True)
 class Columns:
-    """The chosen columns: labels (N, n), variables without scale, and a note per decision."""
+    """The chosen columns: labels (N, n), variables without scale, and a note per decision.
+
+    A missing label is NaN.
+    """
 
     labels: np.ndarray
     variables: tuple[Variable, ...]
@@ -102,6 +107,8 @@ def decide_columns(
         labels.append(codes)
         results.append(Variable(name, kind, categories=categories))
         notes.append(_note("column-kind", name, reason))
+        if text := column.describe_missing():
+            notes.append(Note(MISSING_LABELS, name, text))
     values = np.stack(labels, axis=1) if labels else np.zeros((rows, 0))
     return Columns(values, tuple(results), (*notes, *collinear_notes(values, results)))
 
@@ -114,9 +121,10 @@ def _decide_kind(column: RawColumn, kind: str | None) -> tuple[Kind | None, str]
     """Return the kind (None for an id or free text) and the reason; `kind` overrides the rule."""
     if column.distinct < 2:
         value = column.texts[0] if len(column.texts) else "nothing"
+        which = "" if column.present.all() else " that has a value"
         raise DataError(
-            f"column {column.name!r} is {value!r} in every row, so nothing can be learned from it; "
-            "leave it out with variables= (--variables)."
+            f"column {column.name!r} is {value!r} in every row{which}, so nothing can be learned "
+            "from it; leave it out with variables= (--variables)."
         )
     if kind is not None:
         return kind, "given in kinds"  # type: ignore[return-value]
@@ -144,7 +152,7 @@ def _encode(column: RawColumn, kind: Kind) -> tuple[np.ndarray, tuple[str, ...]]
     """Return the column as numbers (N,), and the words for its codes; none for 0 and 1."""
     if kind == "continuous":
         column.require_numbers()
-        return column.numbers[column.rows], ()
+        return column.spread(column.numbers), ()
     if kind == "binary" and column.distinct != 2:
         raise DataError(
             f"column {column.name!r} has {column.distinct} different values, so it cannot be "
@@ -158,7 +166,7 @@ def _encode(column: RawColumn, kind: Kind) -> tuple[np.ndarray, tuple[str, ...]]
         categories = tuple(sorted(texts, key=lambda text: (text.casefold(), text)))
         codes = np.array([categories.index(text) for text in texts])
     is_plain = kind == "binary" and categories == ("0", "1")
-    return codes[column.rows].astype(np.float64), () if is_plain else categories
+    return column.spread(codes.astype(np.float64)), () if is_plain else categories
 
 
 def check_variables(variables: Sequence[str] | None, columns: Iterable[str]) -> None:

@@ -1,8 +1,8 @@
 """Split and Dataset: uint8 images with their labels, in training, validation and test splits.
 
 Images are (N, C, H, W), clips (N, T, C, H, W), both uint8. Labels are (N, n) floats in the
-variables' own units; a binary label is 0 or 1, a categorical one its code. A batch on the device
-is a dict of tensors with images as floats in [0, 1].
+variables' own units; a binary label is 0 or 1, a categorical one its code, a missing one NaN. A
+batch on the device is a dict of tensors with images as floats in [0, 1].
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Split:
     Arguments:
         images: (N, C, H, W) or (N, T, C, H, W) uint8; None where another field, such as cached
             codes, replaces them.
-        labels: (N, n) floats in the variables' own units; (N, 0) without labels.
+        labels: (N, n) floats in the variables' own units, NaN where one is missing; (N, 0)
+            without labels.
         fields: more tensors with N rows, such as `exogenous` (a simulator's true noises).
 
     A subclass that stores images in another form overrides `images`, `shape` and `batch`, and
@@ -84,6 +85,11 @@ class Split:
     @property
     def labels(self) -> Tensor:
         return self.fields["labels"]
+
+    @property
+    def missing(self) -> Tensor:
+        """Mask (N, n) of the labels that have no value."""
+        return self.labels.isnan()
 
     @property
     def device(self) -> torch.device:
@@ -169,6 +175,25 @@ class Dataset:
     def splits(self) -> dict[str, Split]:
         """The three splits by name."""
         return {"train": self.train, "validation": self.validation, "test": self.test}
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """Name -> number of rows without its label, for each variable that lacks some."""
+        counts = torch.stack([s.missing.sum(0).cpu() for s in self.splits.values()]).sum(0)
+        return {v.name: int(counts[i]) for i, v in enumerate(self.variables) if counts[i]}
+
+    def complete(self) -> Dataset:
+        """Return the data set with only the rows that have all labels."""
+        if not self.missing:
+            return self
+        complete = {name: split[~split.missing.any(1)] for name, split in self.splits.items()}
+        for name, split in complete.items():
+            if not len(split):
+                raise DataError(
+                    f"{self.name}: no row of the {name} split has all labels; fill in some, "
+                    "or leave out a column with variables= (--variables)."
+                )
+        return replace(self, **complete)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         return dataset_line(self)

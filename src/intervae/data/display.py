@@ -28,9 +28,10 @@ def dataset_line(dataset: Dataset) -> str:
     frames = dataset.spec.frames
     samples = "images of" if frames is None else f"clips of {frames} frames of"
     names = ", ".join(dataset.names) or "(none)"
-    return (
-        f"Dataset({dataset.name}: {sizes} {samples} {dataset.spec.image_shape}, variables {names})"
-    )
+    missing = sum(dataset.missing.values())
+    lacks = f", {missing} labels missing" if missing else ""
+    shape = dataset.spec.image_shape
+    return f"Dataset({dataset.name}: {sizes} {samples} {shape}, variables {names}{lacks})"
 
 
 def dataset_text(dataset: Dataset) -> str:
@@ -65,6 +66,13 @@ def dataset_facts(dataset: Dataset) -> dict[str, str]:
         "true graph": "unknown" if graph is None else abbreviate(edges) or "no edges",
         "simulator": "none" if dataset.simulator is None else type(dataset.simulator).__name__,
     }
+    if dataset.missing:
+        rows = sum(len(split) for split in dataset.splits.values())
+        counts = ", ".join(
+            f"{name} {int(split.missing.sum())}" for name, split in dataset.splits.items()
+        )
+        cells = f"{sum(dataset.missing.values())} of {rows * len(dataset.variables)}"
+        facts["missing"] = f"{cells} labels: {counts}"
     if dataset.actions:
         facts["actions"] = abbreviate(dataset.actions)
     if dataset.notes:
@@ -74,20 +82,37 @@ def dataset_facts(dataset: Dataset) -> dict[str, str]:
 
 def variable_rows(dataset: Dataset) -> list[tuple[str, str, str]]:
     """Return name, kind, and range with unit (or categories) of each variable."""
-    return [(v.name, v.kind, v.describe_values()) for v in dataset.variables]
+    missing = dataset.missing
+    return [
+        (
+            v.name,
+            v.kind,
+            v.describe_values() + (f" ({missing[v.name]} missing)" if v.name in missing else ""),
+        )
+        for v in dataset.variables
+    ]
 
 
 def split_text(split: Split) -> str:
     """Return one line: number of samples, device, and shape and type of each field per sample."""
     fields = ", ".join(f"{name} {shape} {dtype}" for name, shape, dtype in _field_rows(split))
-    return f"{type(split).__name__}({len(split)} samples on {split.device}: {fields})"
+    lacks = f"; {_missing_cells(split)}" if _missing_cells(split) else ""
+    return f"{type(split).__name__}({len(split)} samples on {split.device}: {fields}{lacks})"
 
 
 def split_html(split: Split) -> str:
     """Return the fields as an HTML table above the first pictures as an inline PNG."""
     title = f"<strong>{escape(type(split).__name__)}</strong> of {len(split)} samples"
+    title += f" on {escape(str(split.device))}"
+    title += f"; {_missing_cells(split)}" if _missing_cells(split) else ""
     fields = _html_table(_field_rows(split), ("field", "shape per sample", "type"))
-    return f"<div>{title} on {escape(str(split.device))}{fields}{_picture_strips(split)}</div>"
+    return f"<div>{title}{fields}{_picture_strips(split)}</div>"
+
+
+def _missing_cells(split: Split) -> str:
+    """Return how many labels are missing; "" if none is."""
+    missing = split.missing
+    return f"{int(missing.sum())} of {missing.numel()} labels missing" if missing.any() else ""
 
 
 def _field_rows(split: Split) -> list[tuple[str, str, str]]:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from intervae.data.dataset import Dataset
+from intervae.data.missing_labels import missing_labels_error
 from intervae.data.options import as_data_option
 from intervae.data.transition_notes import PAIR_DUPLICATES, format_factors
 from intervae.errors import DataError, UsageError
@@ -39,7 +40,10 @@ def factor_values(dataset: Dataset) -> tuple[tuple[str, ...], np.ndarray]:
         raise DataError(
             f"{dataset.name} has no labels, which transitions need to find images one step apart."
         )
-    return tuple(names), torch.cat([split.fields[field] for split in splits]).cpu().numpy()
+    values = torch.cat([split.fields[field] for split in splits]).cpu().numpy()
+    if np.isnan(values).any():
+        raise missing_labels_error(dataset, "transitions take no missing labels")
+    return tuple(names), values
 
 
 def factor_table(dataset: Dataset, ignored: Sequence[str] = ()) -> FactorTable:

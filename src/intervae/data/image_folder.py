@@ -7,18 +7,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from intervae.causal.graph import CausalGraph
-from intervae.data.build import build_dataset, restrict_graph
+from intervae.data.build import build_dataset, restrict_graph, split_rows
 from intervae.data.column_kinds import decide_columns
 from intervae.data.dataset import Dataset
 from intervae.data.image_files import SUFFIXES, read_images
 from intervae.data.image_paths import list_images, locate_images
 from intervae.data.labels_csv import LabelTable, read_labels_csv, split_masks
+from intervae.data.missing_labels import UNLABELLED_IMAGES
 from intervae.data.pixel_arrays import as_size
 from intervae.errors import DataError, UsageError, unknown
 from intervae.notes import Note
 
+UNLABELLED = ("ignore", "keep")  # what to do with images without a row
 MINIMUM_ROWS = 4  # two for training, where a column must vary, and one each for the other splits
 
 
@@ -33,6 +38,7 @@ def load_folder(
     seed: int = 0,
     group: str | None = None,
     channels: int | None = None,
+    unlabelled: str = "ignore",
 ) -> Dataset:
     """Read a folder of images with `labels.csv` and, if present, the true graph in `graph.json`.
 
@@ -45,7 +51,11 @@ def load_folder(
         validation, test: fractions; replaced by a column `split` if there is one.
         group: column such as `patient`: rows with the same value stay in the same split.
         channels: 1 to read everything as grey, 3 as colour.
+        unlabelled: "keep" to add the images without a row to the training split, all their labels
+            missing; "ignore" to leave them out.
     """
+    if unlabelled not in UNLABELLED:
+        raise unknown("unlabelled= (--data-option unlabelled=)", str(unlabelled), UNLABELLED)
     if channels not in (None, 1, 3):
         raise UsageError(f"channels={channels!r} must be 1 (grey) or 3 (colour).")
     root = Path(os.path.abspath(folder))
@@ -53,11 +63,12 @@ def load_folder(
     table = read_labels_csv(root / "labels.csv") if has_table else _table_of_images(root)
     if group is not None and group not in table.columns:
         raise unknown("group column", group, table.columns)
-    paths, ignored = locate_images(root, table)
-    table_notes = [*table.notes, *_ignored_note(ignored)]
+    paths, without_row = locate_images(root, table)
+    added = dict(sorted(without_row.items())) if unlabelled == "keep" else {}
+    table_notes = [*table.notes, *_row_notes(without_row, keep=bool(added))]
     with _notes_on_errors(table_notes):
         if has_table:
-            _check_row_count(table, len(ignored))
+            _check_row_count(table, len(without_row))
         columns = decide_columns(
             table.columns,
             rows=len(table),
@@ -68,17 +79,30 @@ def load_folder(
         )
         groups = table.require_complete(group) if group is not None else None
         masks = split_masks(table, group) or {}
-        images, image_notes = read_images(paths, table.files, size=as_size(size), channels=channels)
+        splits: dict[str, Any] = {
+            "validation": masks.get("validation", validation),
+            "test": masks.get("test", test),
+            "seed": seed,
+            "groups": groups,
+        }
+        labels = columns.labels
+        if added:
+            _check_no_group(group, len(added))
+            labels = np.vstack([labels, np.full((len(added), labels.shape[1]), np.nan)])
+            splits = _splits_with_more(len(table), len(added), splits)
+        images, image_notes = read_images(
+            [*paths, *added.values()],
+            [*table.files, *added],
+            size=as_size(size),
+            channels=channels,
+        )
         names = [v.name for v in columns.variables]
         dataset = build_dataset(
             root.name,
             images,
-            columns.labels,
+            labels,
             columns.variables,
-            validation=masks.get("validation", validation),
-            test=masks.get("test", test),
-            seed=seed,
-            groups=groups,
+            **splits,
             graph=_true_graph(root / "graph.json", names) if has_table else None,
         )
     split_notes = []
@@ -90,11 +114,31 @@ def load_folder(
     return replace(dataset, notes=notes)
 
 
-def _ignored_note(ignored: Sequence[str]) -> list[Note]:
-    if not ignored:
+def _row_notes(without_row: Mapping[str, Path], *, keep: bool) -> list[Note]:
+    """Return the note on images without a row, which are ignored or kept."""
+    if not without_row:
         return []
-    text = f"images: {len(ignored)} not in labels.csv and ignored, such as {ignored[0]!r}"
-    return [Note("ignored-images", "", text)]
+    use = "taken into the training split without labels" if keep else "ignored"
+    first = next(iter(without_row))
+    text = f"images: {len(without_row)} not in labels.csv and {use}, such as {first!r}"
+    return [Note(UNLABELLED_IMAGES if keep else "ignored-images", "", text)]
+
+
+def _check_no_group(group: str | None, images: int) -> None:
+    """Raise an error if images without a row are kept, whose group is unknown."""
+    if group is not None:
+        raise DataError(
+            f"the {group!r} of {images} images without a row is unknown, so they cannot be kept in "
+            f"the split of their group; give them rows with their {group} and empty labels, or "
+            "leave unlabelled= out."
+        )
+
+
+def _splits_with_more(rows: int, more: int, splits: Mapping[str, Any]) -> dict[str, Any]:
+    """Return masks (rows + more,) of the split of `rows`, with `more` in the training split."""
+    _, validation, test = split_rows(rows, **splits)
+    numbers = np.arange(rows + more)
+    return {"validation": np.isin(numbers, validation), "test": np.isin(numbers, test)}
 
 
 @contextmanager

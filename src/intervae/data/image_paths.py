@@ -12,8 +12,8 @@ from intervae.data.labels_csv import LabelTable
 from intervae.errors import DataError
 
 
-def locate_images(root: Path, table: LabelTable) -> tuple[list[Path], list[str]]:
-    """Return the path of each row's image, and the names of images that no row names."""
+def locate_images(root: Path, table: LabelTable) -> tuple[list[Path], dict[str, Path]]:
+    """Return the path of each row's image, and name -> path of images that no row names."""
     images = list_images(root)
     row_of: dict[str, int] = {}
     paths = []
@@ -27,7 +27,7 @@ def locate_images(root: Path, table: LabelTable) -> tuple[list[Path], list[str]]
             )
         row_of[name] = row
         paths.append(images.get(name) or _linked_image(root, name, written, where, images))
-    return paths, [name for name in images if name not in row_of]
+    return paths, {name: path for name, path in images.items() if name not in row_of}
 
 
 def list_images(root: Path) -> dict[str, Path]:

@@ -15,6 +15,7 @@ from intervae.data.build_transitions import FRACTIONS, with_transitions
 from intervae.data.column_kinds import check_variables
 from intervae.data.dataset import Dataset
 from intervae.data.image_folder import load_folder
+from intervae.data.missing_labels import check_labelled, hide_labels
 from intervae.data.options import as_data_option, check_fractions, read_names
 from intervae.data.pixel_arrays import as_size
 from intervae.data.registry import DatasetEntry, Loader
@@ -42,9 +43,12 @@ def load_data(
     seed: int = 0,
     group: str | None = None,
     transitions: bool | str | Mapping[str, Any] = False,
+    labelled: float | None = None,
     **options: Any,
 ) -> Dataset:
     """Load a data set: images, labels, named variables and, if known, the true graph.
+
+    A label that is missing in the source is NaN.
 
     Arguments:
         source: a registered name (see `datasets()`), a path to a folder of images (with a
@@ -61,9 +65,25 @@ def load_data(
         transitions: True to also find the pairs of images that differ in one factor by one step,
             or the options of `with_transitions`, also as one text, "cyclic=azimuth;draws=1000".
             The default splits are then 70, 15 and 15 percent.
-        options: further options of this kind of data: `channels` of a folder, `names` of arrays,
-            `samples` of a simulator.
+        labelled: fraction of the training rows that keep their labels; those of the others are
+            hidden, for experiments with few labels. Validation and test keep theirs.
+        options: further options of this kind of data: `channels` and `unlabelled` of a folder,
+            `names` of arrays, `samples` of a simulator.
     """
+    if labelled is not None:
+        fraction = check_labelled(labelled, transitions)
+        dataset = load_data(
+            source,
+            size=size,
+            variables=variables,
+            kinds=kinds,
+            validation=validation,
+            test=test,
+            seed=seed,
+            group=group,
+            **options,
+        )
+        return hide_labels(dataset, fraction, int(seed))
     explicit = check_fractions(validation=validation, test=test)
     check_whole(0, seed=seed)
     pair = as_size(size)

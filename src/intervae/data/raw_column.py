@@ -21,12 +21,13 @@ LARGEST = float(np.finfo(np.float32).max)  # labels are stored as 32-bit floats
 
 @dataclass(frozen=True)
 class RawColumn:
-    """A column of N rows with d distinct values.
+    """A column of N rows, P of which have one of d distinct values; the others are missing.
 
     Arguments:
         texts: (d,) the distinct values as text.
         numbers: (d,) the same as floats, NaN where a text is not a number.
-        rows: (N,) index into `texts`.
+        rows: (P,) index into `texts`.
+        present: (N,) mask of the rows that have a value.
         where: row number -> how an error names that row.
     """
 
@@ -34,35 +35,31 @@ class RawColumn:
     texts: np.ndarray
     numbers: np.ndarray
     rows: np.ndarray
+    present: np.ndarray
     where: Callable[[int], str]
 
     @classmethod
     def read(cls, name: str, values: np.ndarray, where: Callable[[int], str]) -> RawColumn:
-        """Read (N,) numbers or texts; a missing or infinite value is an error."""
+        """Read (N,) numbers or texts; no value at all, or an infinite one, is an error."""
         if values.dtype.kind in "biuf":
-            numbers, rows = np.unique(values.astype(np.float64), return_inverse=True)
+            floats = values.astype(np.float64)
+            present = ~np.isnan(floats)
+            numbers, rows = np.unique(floats[present], return_inverse=True)
             texts = np.array([number_text(x) for x in numbers], dtype=object)
         else:
             stripped = np.array([str(value).strip() for value in values], dtype=object)
-            texts, rows = _merge_truth_words(*np.unique(stripped, return_inverse=True))
+            present = np.array([text.lower() not in MISSING for text in stripped], dtype=bool)
+            texts, rows = _merge_truth_words(*np.unique(stripped[present], return_inverse=True))
             numbers = np.array([_parse_number(text) for text in texts])
-        column = cls(name, texts, numbers, rows.reshape(-1), where)
+        column = cls(name, texts, numbers, rows.reshape(-1), present, where)
         column._check_finite()
         return column
 
     def _check_finite(self) -> None:
-        is_missing = np.array([text.lower() in MISSING for text in self.texts], dtype=bool)
-        if is_missing.any():
-            count = int(is_missing[self.rows].sum())
-            if count == len(self.rows):
-                raise DataError(
-                    f"column {self.name!r} has no value in any row; fill it in, "
-                    "or leave it out with variables= (--variables)."
-                )
-            total = f" ({count} of {len(self.rows)} rows)" if count > 1 else ""
+        if len(self.present) and not self.present.any():
             raise DataError(
-                f"{self.place(is_missing)}: {self.name!r} has no value{total}; fill it in, "
-                "remove the row, or leave it out with variables= (--variables)."
+                f"column {self.name!r} has no value in any row; fill it in, "
+                "or leave it out with variables= (--variables)."
             )
         is_infinite = np.abs(self.numbers) > LARGEST
         if is_infinite.any():
@@ -73,7 +70,7 @@ class RawColumn:
 
     def first_row(self, mask: np.ndarray) -> int:
         """Return the first row whose value is in `mask` (d,)."""
-        return int(np.flatnonzero(mask[self.rows])[0])
+        return int(np.flatnonzero(self.present)[np.flatnonzero(mask[self.rows])[0]])
 
     def place(self, mask: np.ndarray) -> str:
         """Return how an error names the first row whose value is in `mask` (d,)."""
@@ -81,7 +78,21 @@ class RawColumn:
 
     def text(self, mask: np.ndarray) -> str:
         """Return the text of the first row whose value is in `mask` (d,)."""
-        return str(self.texts[self.rows[self.first_row(mask)]])
+        return str(self.texts[self.rows[np.flatnonzero(mask[self.rows])[0]]])
+
+    def describe_missing(self) -> str:
+        """Return where the first value is missing, and how many are; "" if none is."""
+        rows = np.flatnonzero(~self.present)
+        if not len(rows):
+            return ""
+        total = f" ({len(rows)} of {len(self.present)} rows)" if len(rows) > 1 else ""
+        return f"{self.where(int(rows[0]))}: {self.name!r} has no value{total}"
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Return numbers (N,) from one number for each distinct value (d,); NaN if missing."""
+        numbers = np.full(len(self.present), np.nan)
+        numbers[self.present] = values[self.rows]
+        return numbers
 
     @property
     def is_number(self) -> np.ndarray:

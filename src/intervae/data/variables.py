@@ -22,7 +22,7 @@ class Variable:
 
     Arguments:
         categories: the words for the codes 0, 1, ... of a binary or categorical variable.
-        mean, std, low, high: statistics of the training split.
+        mean, std, low, high: statistics of the training split, without missing labels.
     """
 
     name: str
@@ -35,12 +35,18 @@ class Variable:
     high: float = 1.0
 
     def with_scale_of(self, values: np.ndarray) -> Variable:
-        """Return the variable with the mean, std, low and high of `values` (N,)."""
+        """Return the variable with the mean, std, low and high of `values` (N,) but NaN."""
+        rows, values = len(values), values[~np.isnan(values)]
+        if not len(values):
+            raise DataError(
+                f"variable {self.name!r} has no value in the training split of {rows}, so nothing "
+                "can be learned from it; fill it in or leave it out."
+            )
         low, high = float(values.min()), float(values.max())
         if low == high:
             raise DataError(
                 f"variable {self.name!r} is constant (always {low:g}) in the training split of "
-                f"{len(values)}, so nothing can be learned from it; leave it out."
+                f"{rows}, so nothing can be learned from it; leave it out."
             )
         return replace(self, mean=float(values.mean()), std=float(values.std()), low=low, high=high)
 

@@ -3,6 +3,7 @@
 from intervae.discovery.base import MIN_ROWS, Discovery, UnitsWarning, varsortability
 from intervae.discovery.bootstrap import Bootstrap, bootstrap
 from intervae.discovery.knowledge import Knowledge
+from intervae.discovery.label_table import complete_rows, complete_rows_notes, discover_labels
 from intervae.discovery.registry import METHODS, discover
 
 __all__ = [
@@ -13,6 +14,9 @@ __all__ = [
     "Knowledge",
     "UnitsWarning",
     "bootstrap",
+    "complete_rows",
+    "complete_rows_notes",
     "discover",
+    "discover_labels",
     "varsortability",
 ]

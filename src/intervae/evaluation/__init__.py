@@ -17,6 +17,7 @@ from intervae.evaluation.registry import METRICS, Metric, register_metric
 from intervae.evaluation.tables import headlines, same_data, variable_tables, write_evaluation
 from intervae.metrics.base import Measurement
 from intervae.models.base import Model
+from intervae.models.checks import check_missing_labels
 
 __all__ = [
     "METRICS",
@@ -42,9 +43,14 @@ def evaluate(
     Arguments:
         metrics: names of entries of METRICS; by default all that apply and are not on request.
         notify: called with one line for each default metric that these samples do not allow, for
-            example because they have a single class.
+            example because they have a single class, and if rows with missing labels are left out.
     """
-    context = Context(model, data)
+    check_missing_labels(type(model), data)
+    complete = data.complete()
+    used, rows = len(complete.test), len(data.test)
+    if used < rows:
+        notify(f"measured on the {used} of {rows} test rows that have all labels")
+    context = Context(model, complete)
     model.eval()
     requested = list(dict.fromkeys(metrics or ()))
     for name in requested:

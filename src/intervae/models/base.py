@@ -47,6 +47,8 @@ class Model(InputChecks, nn.Module, ABC):
     latents_are_variables: ClassVar[bool] = True
     # tensors that a run of an earlier version may lack; they then keep their initial values
     optional_tensors: ClassVar[frozenset[str]] = frozenset()
+    # whether rows with missing labels (NaN) can be trained on; their loss must then be finite
+    accepts_missing_labels: ClassVar[bool] = False
     # whether counterfactual() keeps the residuals of each image if its labels are passed
     counterfactual_takes_labels: ClassVar[bool] = False
     known_graph: CausalGraph | None = None  # a graph passed by the caller, used as it is

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from intervae.data import Spec
+from intervae.data import Dataset, Spec
+from intervae.data.missing_labels import missing_labels_error
 from intervae.errors import DataError, MissingQueryError, UsageError
 
 if TYPE_CHECKING:
@@ -66,6 +67,23 @@ def need_labels(name: str, spec: Spec) -> None:
                 f"{name} takes continuous and binary variables, but {variable.name!r} is "
                 "categorical; leave it out with variables= (--variables), or recode it."
             )
+
+
+def check_missing_labels(cls: type[Model], data: Dataset) -> None:
+    """Raise a DataError for missing labels, unless the model class can use such rows."""
+    if cls.accepts_missing_labels or not data.missing:
+        return
+    raise missing_labels_error(
+        data, f"{cls.name} takes no missing labels", *models_for_missing_labels()
+    )
+
+
+def models_for_missing_labels() -> list[str]:
+    """Return advice that names the models that take missing labels; [] if there are none."""
+    from intervae.models import MODELS  # known once every model is defined
+
+    able = [name for name, cls in MODELS.items() if cls.accepts_missing_labels]
+    return [f"use a model that takes missing labels ({', '.join(able)})"] if able else []
 
 
 def check_accepts_graph(cls: type[Model]) -> None:

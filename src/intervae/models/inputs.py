@@ -10,13 +10,14 @@ from torch import Tensor
 
 from intervae.data import Spec
 from intervae.errors import QueryError
-from intervae.models.checks import models_that
+from intervae.models.checks import models_for_missing_labels, models_that
 
 
 class InputChecks:
     """The input methods of every model; errors name the shape or value that was wrong."""
 
     name: ClassVar[str]
+    accepts_missing_labels: ClassVar[bool]
     spec: Spec
     latent_names: Any
 
@@ -98,7 +99,10 @@ class InputChecks:
         return tensor
 
     def as_labels(self, labels: Any, n: int) -> Tensor:
-        """Check labels (n, variables) in their own units and return them on the device."""
+        """Check labels (n, variables) in their own units and return them on the device.
+
+        A missing one is NaN, which only models with `accepts_missing_labels` take.
+        """
         tensor = as_tensor(labels, "labels").to(self.device, torch.float32)
         tensor = tensor[None] if tensor.ndim == 1 else tensor
         expected = (n, len(self.spec.variables))
@@ -107,8 +111,9 @@ class InputChecks:
                 f"labels must be {expected}, one column for each of "
                 f"{', '.join(self.spec.names)}, not {tuple(tensor.shape)}."
             )
-        if not torch.isfinite(tensor).all():
-            raise QueryError("the labels hold NaN or infinite values; clean them first.")
+        if tensor.isinf().any() or (tensor.isnan().any() and not self.accepts_missing_labels):
+            advice = " or ".join(["clean them first", *models_for_missing_labels()])
+            raise QueryError(f"the labels hold NaN or infinite values; {advice}.")
         return tensor
 
 

@@ -20,7 +20,11 @@ FIGURE_CLIPS = 4
 
 
 def write_figures(model: Model, data: Dataset, folder: Path) -> list[Path]:
-    """Draw the figures common to all models and the model's own; return the paths written."""
+    """Draw the figures common to all models and the model's own; return the paths written.
+
+    Rows with missing labels are left out.
+    """
+    data = data.complete()
     out = folder / "figures"
     written = [_draw_reconstructions(model, data, out / "reconstructions.png")]
     log = read_log(folder / "metrics.jsonl")

@@ -31,6 +31,7 @@ CHECKS: dict[str, Callable[[ModelCase], None]] = {
         f"images of {' x '.join(map(str, shape))}": partial(training.check_image_shape, shape=shape)
         for shape in ((1, 28, 28), (3, 33, 47), (4, 16, 16), (2, 8, 8), (1, 5, 9))
     },
+    "missing labels": training.check_missing_labels,
     "loss terms": training.check_loss_terms,
     "reconstruction sum": training.check_reconstruction_sum,
     **{

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 import intervae.training.loop as loop
 from intervae.data import Batch
+from intervae.errors import DataError
 from intervae.models.base import Model
 from intervae.models.storage import load_model
 from intervae.testing.case import (
@@ -157,6 +159,24 @@ def check_image_shape(case: ModelCase, shape: tuple[int, int, int]) -> None:
         assert images.min() >= 0
         assert images.max() <= 1
     assert len(set(model.latent_names)) == len(model.latent_names)
+
+
+# ---- missing labels ----------------------------------------------------------------------------
+def check_missing_labels(case: ModelCase) -> None:
+    """Rows with some or no labels are trained on and encoded, or refused in one sentence."""
+    data = case.data()
+    labels = data.train.labels.clone()
+    labels[::2], labels[1::4, :1] = torch.nan, torch.nan
+    train = data.train.with_fields({**data.train.fields, "labels": labels})
+    data = replace(data, train=train)
+    model = case.model(data)
+    if not case.cls.accepts_missing_labels:
+        text = assert_raises(DataError, "has no value", lambda: model.fit(data))
+        assert text.endswith("."), text
+        assert f"{case.cls.name} takes no missing labels" in text, text
+        return
+    model.fit(data)  # a loss that is not finite is an error
+    assert torch.isfinite(model.encode(train.images[:4], labels[:4])).all()
 
 
 # ---- the loss ----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from intervae.data import Dataset
 from intervae.errors import RunError, UsageError
 from intervae.files import only_writer, write_json
 from intervae.models.base import Model
+from intervae.models.checks import check_missing_labels
 from intervae.models.phases import Phase
 from intervae.models.storage import describe_model, load_tensors, save_model
 from intervae.settings import build_settings
@@ -78,6 +79,7 @@ def fit(
         options: see `Options`.
     """
     check_spec(model.spec, data.spec)
+    check_missing_labels(type(model), data)
     model_settings = {f.name for f in fields(model.Settings)}
     for name in options:
         if name in model_settings:
