@@ -204,7 +204,7 @@ def make_table(folder: Path, page: Path) -> None:
     dose = age + rng.normal(size=200)
     rows = np.column_stack([age, dose, age - dose + rng.normal(size=200)])
     np.savetxt(folder / "table.csv", rows, delimiter=",", header="age,dose,level", comments="")
-    (known,) = re.findall(r"`known\.json` holds `(\{.*?\})`", text_of(page))
+    (known,) = re.findall(r"`known\.json`:\n\n```json\n(.*?)\n```", text_of(page), re.DOTALL)
     (folder / "known.json").write_text(known)
 
 
