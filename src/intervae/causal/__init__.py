@@ -22,11 +22,13 @@ from intervae.causal.sem.divergence import (
     sem_divergence,
 )
 from intervae.causal.sem.equations import SEM
+from intervae.causal.structural_causal_model import StructuralCausalModel
 
 __all__ = [
     "SEM",
     "CausalGraph",
     "MaskLayer",
+    "StructuralCausalModel",
     "abduct",
     "act",
     "fit_affine",

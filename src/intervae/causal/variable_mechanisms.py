@@ -28,7 +28,7 @@ from intervae.causal.variable_types import VariableType
 BOUND = 4.0  # half-width of the interval of a spline, in standard deviations
 LOG_SCALE_LIMIT = 7.0  # |log scale| of a flow; a deterministic variable has no finite density
 LOWEST_LOGIT = -40.0  # of a class in abduction, so that rounding stays below TIE_MARGIN
-TIE_MARGIN = 1e-4  # smallest distance of an abducted maximum from the other classes
+TIE_MARGIN = 3e-5  # smallest distance of an abducted maximum from the other classes
 SMALLEST_GAP = 1e-3  # between the thresholds of ordinal classes
 LARGEST_LOCATION = 50.0  # of an ordinal class; sigmoid(-50) is above the smallest float
 OUTERMOST = 1e4  # stands for infinity in the intervals of the first and last ordinal class
