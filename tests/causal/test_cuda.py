@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from intervae.causal import (
+    CausalGraph,
     MaskLayer,
     kl_pushed_forward,
     log_det,
@@ -15,6 +16,9 @@ from intervae.causal import (
     to_exogenous,
     trace_exponential,
 )
+from intervae.causal.splines import apply_spline, invert_spline, parameter_count, spline_knots
+from intervae.causal.structural_causal_model import StructuralCausalModel
+from intervae.data import Variable
 from normal_draws import draw_float32 as draw
 
 pytestmark = [
@@ -41,6 +45,33 @@ def mask_layer() -> Callable[[Tensor, Tensor], Tensor]:
     return lambda z, w: copies[z.device.type](z, w)
 
 
+def spline_parameters(seed: int) -> Tensor:
+    return draw(BATCH, N, K, parameter_count(8), seed=seed)
+
+
+def there_and_back(z: Tensor, parameters: Tensor) -> Tensor:
+    """A spline of z plus the inverse of another spline."""
+    knots = spline_knots(parameters, 4.0)
+    return apply_spline(z, knots)[0] + invert_spline(z, spline_knots(-parameters, 4.0))[0]
+
+
+def structural_causal_model() -> Callable[[Tensor, Tensor], Tensor]:
+    """Log-density of values (B, N) that are sums over k; the weights enter as an offset."""
+    torch.manual_seed(0)
+    names = "abcdef"
+    graph = CausalGraph.from_edges(names, [("a", "b"), ("b", "c"), ("a", "c"), ("d", "e")])
+    variables = [Variable(name) for name in names]
+    copies = {
+        "cpu": StructuralCausalModel(graph, variables),
+        "cuda": StructuralCausalModel(graph, variables).cuda(),
+    }
+    with torch.no_grad():
+        for parameter in copies["cpu"].parameters():
+            parameter += 0.1 * torch.randn(parameter.shape)
+    copies["cuda"].load_state_dict(copies["cpu"].state_dict())
+    return lambda z, w: copies[z.device.type](z.sum(2) + w.sum(0))
+
+
 CASES: dict[str, tuple[Callable[..., Tensor], list[Callable[[int], Tensor]]]] = {
     "trace_exponential": (trace_exponential, [weights]),
     "polynomial": (polynomial, [weights]),
@@ -51,12 +82,14 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Callable[[int], Tensor]]]] = 
         lambda m, v, w: kl_pushed_forward(m, v, w, 0.1, -0.3),
         [latents, latents, weights],
     ),
+    "splines": (there_and_back, [latents, spline_parameters]),
 }
+MODULES = {"mask_layer": mask_layer, "structural_causal_model": structural_causal_model}
 
 
-@pytest.mark.parametrize("name", [*CASES, "mask_layer"])
+@pytest.mark.parametrize("name", [*CASES, *MODULES])
 def test_a_captured_graph_replays_with_other_numbers(name):
-    function, makers = CASES[name] if name in CASES else (mask_layer(), [latents, weights])
+    function, makers = CASES[name] if name in CASES else (MODULES[name](), [latents, weights])
     inputs = [make(seed).cuda().requires_grad_() for seed, make in enumerate(makers)]
 
     def step() -> tuple[Tensor, ...]:
