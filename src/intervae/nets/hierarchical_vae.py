@@ -1,0 +1,200 @@
+"""Conditional hierarchical VAE as a picture mechanism, in the manner of very deep VAEs.
+
+Child 2021; with parents, De Sousa Ribeiro et al. 2023. The encoder keeps its activations at every
+resolution. The decoder goes from 1x1 maps to the picture; every layer has a latent z_i with prior
+p(z_i | h), posterior q(z_i | h, parents, activations) and h += features + conv([z_i, parents]).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from intervae.causal.gaussian import kl_diagonal
+from intervae.errors import UsageError
+from intervae.nets.images import SMALLEST_MAP
+from intervae.nets.picture_mechanism import (
+    DEFAULT_PIXELS,
+    DiagonalGaussian,
+    PictureInference,
+    PictureMechanism,
+    PixelNoise,
+)
+from intervae.nets.stochastic_layers import (
+    DecoderLevel,
+    EncoderLevel,
+    StochasticLayer,
+)
+
+# (level, layer, maps before it, prior) to the latent z of that layer
+ChooseLatent = Callable[[int, StochasticLayer, Tensor, DiagonalGaussian], Tensor]
+
+
+def resolutions(height: int, width: int) -> list[tuple[int, int]]:
+    """Return the sizes of the maps, from the padded picture to (1, 1).
+
+    The picture is padded so that it can be halved until its shorter side is about 4 pixels:
+    28 x 28 gives 32, 16, 8, 4, 1.
+    """
+    times = max(1, round(math.log2(min(height, width) / SMALLEST_MAP)))
+    unit = 2**times
+    rows, columns = -(-height // unit) * unit, -(-width // unit) * unit
+    return [*((rows >> i, columns >> i) for i in range(times + 1)), (1, 1)]
+
+
+class HierarchicalVAE(PictureMechanism):
+    """Hierarchical VAE of any picture size; by default 4 stochastic layers per resolution.
+
+    Arguments:
+        image_shape, parents, pixels: see `PictureMechanism`.
+        widths: channels per resolution, from the finest; the last one repeats, surplus ones are
+            not used.
+        layers: stochastic layers of the decoder per resolution, likewise.
+        encoder_blocks: blocks of the encoder per resolution, likewise.
+        latents: channels of each z.
+    """
+
+    encoder: Any  # of EncoderLevel, finest first
+    decoder: Any  # of DecoderLevel, coarsest first
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        parents: int,
+        pixels: PixelNoise = DEFAULT_PIXELS,
+        widths: Sequence[int] = (16, 32, 64, 160, 320),
+        layers: Sequence[int] = (4,),
+        encoder_blocks: Sequence[int] = (3,),
+        latents: int = 16,
+    ) -> None:
+        super().__init__(image_shape, parents, pixels)
+        self.sizes = resolutions(*image_shape[1:])
+        self.latents = latents
+        channels = _per_level("widths", widths, len(self.sizes))
+        depths = _per_level("layers", layers, len(self.sizes))
+        blocks = _per_level("encoder_blocks", encoder_blocks, len(self.sizes))
+        if latents < 1:
+            raise UsageError(f"latents={latents} leaves a layer without a latent; use 1 or more.")
+        finer_sizes = [self.sizes[0], *self.sizes]
+        self.encoder = nn.ModuleList(
+            EncoderLevel(narrow, wide, size, (finer[0] // size[0], finer[1] // size[1]), count)
+            for narrow, wide, size, finer, count in zip(
+                [image_shape[0], *channels], channels, self.sizes, finer_sizes, blocks, strict=False
+            )
+        )
+        self.decoder = nn.ModuleList(
+            DecoderLevel(wide, narrow, latents, parents, size, depth)
+            for wide, narrow, size, depth in zip(
+                [0, *channels[:0:-1]], channels[::-1], self.sizes[::-1], depths[::-1], strict=True
+            )
+        )
+        self.last = nn.Conv2d(channels[0], self.head.outputs, 1)
+        self._scale_weights(sum(depths), sum(blocks))
+
+    @torch.no_grad()
+    def _scale_weights(self, layers: int, blocks: int) -> None:
+        """Divide what each block adds by the root of their number; start priors at N(0, I)."""
+        for level in self.encoder:
+            for block in level.blocks:
+                block.last.weight /= math.sqrt(blocks)
+        for level in self.decoder:
+            for layer in level.layers:
+                layer.block.last.weight /= math.sqrt(layers)
+                layer.join.convolution.weight /= math.sqrt(layers)
+                nn.init.zeros_(layer.prior.last.weight)
+                nn.init.zeros_(layer.prior.last.bias)
+
+    @property
+    def latent_shapes(self) -> list[tuple[int, ...]]:
+        return [(self.latents, *level.size) for level in self.decoder for _ in level.layers]
+
+    # ---- networks ------------------------------------------------------------------------------
+    def activations(self, images: Tensor) -> list[Tensor]:
+        """Return the encoder's maps (B, width, rows, columns) per level, coarsest first."""
+        left, right, top, bottom = self._margins()
+        maps = functional.pad(images * 2 - 1, (left, right, top, bottom), mode="replicate")
+        levels: list[Tensor] = []
+        for level in self.encoder:
+            maps = level(maps)
+            levels.insert(0, maps)
+        return levels
+
+    def _margins(self) -> tuple[int, int, int, int]:
+        """Return the padding of a picture: left, right, top, bottom."""
+        (rows, columns), (_, height, width) = self.sizes[0], self.image_shape
+        left, top = (columns - width) // 2, (rows - height) // 2
+        return left, columns - width - left, top, rows - height - top
+
+    def decode(self, parents: Tensor, choose: ChooseLatent) -> tuple[Tensor, Tensor]:
+        """Return m and s, each (B, C, H, W); `choose` returns the latent of every layer."""
+        maps: Any = None
+        for index, level in enumerate(self.decoder):
+            maps = level.start(maps, len(parents))
+            for layer in level.layers:
+                prior, features = layer.infer_prior(maps)
+                z = choose(index, layer, maps, prior)
+                maps = layer(maps, features, z, parents)
+        left, _, top, _ = self._margins()
+        _, height, width = self.image_shape
+        outputs = self.last(functional.gelu(maps))
+        return self.head(outputs[..., top : top + height, left : left + width])
+
+    # ---- interface -----------------------------------------------------------------------------
+    def infer(
+        self,
+        images: Tensor,
+        parents: Tensor,
+        generator: torch.Generator | None = None,
+        temperature: float = 1.0,
+    ) -> PictureInference:
+        activations = self.activations(images)
+        latents: list[Tensor] = []
+        kls: list[Tensor] = []
+
+        def choose(
+            index: int, layer: StochasticLayer, maps: Tensor, prior: DiagonalGaussian
+        ) -> Tensor:
+            posterior = layer.infer_posterior(maps, activations[index], parents)
+            latents.append(posterior.draw(temperature, generator))
+            # axes in the order of channels-last memory, so that the sum needs no copy
+            kls.append(kl_diagonal(*(v.movedim(1, -1) for v in (*posterior, *prior))))
+            return latents[-1]
+
+        mean, scale = self.decode(parents, choose)
+        return PictureInference(tuple(latents), torch.stack(kls), mean, scale)
+
+    def mean_scale(self, latents: tuple[Tensor, ...], parents: Tensor) -> tuple[Tensor, Tensor]:
+        remaining = iter(latents)
+        return self.decode(parents, lambda *_: next(remaining))
+
+    def generate(
+        self,
+        parents: Tensor,
+        generator: torch.Generator | None = None,
+        temperature: float = 1.0,
+    ) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
+        latents: list[Tensor] = []
+
+        def choose(
+            index: int, layer: StochasticLayer, maps: Tensor, prior: DiagonalGaussian
+        ) -> Tensor:
+            latents.append(prior.draw(temperature, generator))
+            return latents[-1]
+
+        mean, scale = self.decode(parents, choose)
+        return tuple(latents), mean, scale
+
+
+def _per_level(name: str, values: Sequence[int], levels: int) -> list[int]:
+    """Repeat the last of `values` for the levels that have none; drop surplus ones."""
+    if not values or min(values) < 1:
+        raise UsageError(
+            f"{name}={','.join(map(str, values)) or '()'} leaves a level without units; "
+            "use 1 or more for each."
+        )
+    return [values[min(level, len(values) - 1)] for level in range(levels)]

@@ -1,0 +1,43 @@
+"""Picture mechanisms of a deep structural causal model by name: vae and hvae."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from intervae.errors import unknown
+from intervae.nets.conditional_vae import ConditionalVAE
+from intervae.nets.hierarchical_vae import HierarchicalVAE
+from intervae.nets.picture_mechanism import DEFAULT_PIXELS, PictureMechanism, PixelNoise
+
+Picture = Literal["vae", "hvae"]
+
+
+def build_picture_mechanism(
+    picture: Picture,
+    image_shape: tuple[int, int, int],
+    parents: int,
+    pixels: PixelNoise = DEFAULT_PIXELS,
+    latents: int = 16,
+    channels: Sequence[int] = (32, 32, 64, 64),
+    hidden: int = 256,
+    widths: Sequence[int] = (16, 32, 64, 160, 320),
+    layers: Sequence[int] = (4,),
+    encoder_blocks: Sequence[int] = (3,),
+) -> PictureMechanism:
+    """Return p(x | parents, noise) for pictures (C, H, W).
+
+    Arguments:
+        picture: "vae" (`ConditionalVAE`) or "hvae" (`HierarchicalVAE`).
+        parents: f, features of the parents.
+        latents: dims of z (vae), channels of z in every layer (hvae).
+        channels, hidden: of the vae only.
+        widths, layers, encoder_blocks: of the hvae only; per resolution, from the finest.
+    """
+    if picture == "vae":
+        return ConditionalVAE(image_shape, parents, pixels, latents, channels, hidden)
+    if picture == "hvae":
+        return HierarchicalVAE(
+            image_shape, parents, pixels, widths, layers, encoder_blocks, latents
+        )
+    raise unknown("picture mechanism", picture, get_args(Picture))
