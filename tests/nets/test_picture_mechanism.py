@@ -13,7 +13,7 @@ from torch.func import functional_call, stack_module_state, vmap
 from intervae.causal.gaussian import kl_diagonal, log_normal
 from intervae.errors import UsageError
 from intervae.nets.hierarchical_vae import resolutions
-from intervae.nets.picture_mechanism import PictureMechanism, PixelNoise
+from intervae.nets.picture_mechanism import PictureMechanism, PixelDistribution
 from intervae.nets.pictures import build_picture_mechanism
 from intervae.nets.stochastic_layers import ParentConv
 
@@ -72,7 +72,7 @@ def test_null_intervention_with_pixel_noise_returns_the_picture(
 @torch.no_grad()
 def test_drawn_latents_also_return_the_picture(picture: Any, family: Any, scale: Any) -> None:
     shape = (3, 12, 12)
-    mechanism = make(picture, shape, pixels=PixelNoise(family, scale, 0.05, 0.01))
+    mechanism = make(picture, shape, pixels=PixelDistribution(family, scale, 0.05, 0.01))
     images, parents = batch(shape)
     generator = torch.Generator().manual_seed(3)
     noise = mechanism.abduct(images, parents, generator, temperature=1)
@@ -322,7 +322,7 @@ def test_default_hierarchy_has_20_layers_and_2_million_weights() -> None:
         ({"widths": ()}, "widths"),
         ({"layers": (4, 0)}, "layers=4,0"),
         ({"latents": 0}, "latents=0"),
-        ({"pixels": PixelNoise(smallest_scale=0)}, "smallest_scale"),
+        ({"pixels": PixelDistribution(smallest_scale=0)}, "smallest_scale"),
     ],
 )
 def test_impossible_settings_are_refused(options: dict[str, Any], message: str) -> None:

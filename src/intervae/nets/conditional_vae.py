@@ -17,7 +17,7 @@ from intervae.nets.picture_mechanism import (
     DiagonalGaussian,
     PictureInference,
     PictureMechanism,
-    PixelNoise,
+    PixelDistribution,
     as_gaussian,
 )
 
@@ -35,7 +35,7 @@ class ConditionalVAE(PictureMechanism):
         self,
         image_shape: tuple[int, int, int],
         parents: int,
-        pixels: PixelNoise = DEFAULT_PIXELS,
+        pixels: PixelDistribution = DEFAULT_PIXELS,
         latents: int = 16,
         channels: Sequence[int] = (32, 32, 64, 64),
         hidden: int = 256,

@@ -23,7 +23,7 @@ from intervae.nets.picture_mechanism import (
     DiagonalGaussian,
     PictureInference,
     PictureMechanism,
-    PixelNoise,
+    PixelDistribution,
 )
 from intervae.nets.stochastic_layers import (
     DecoderLevel,
@@ -66,7 +66,7 @@ class HierarchicalVAE(PictureMechanism):
         self,
         image_shape: tuple[int, int, int],
         parents: int,
-        pixels: PixelNoise = DEFAULT_PIXELS,
+        pixels: PixelDistribution = DEFAULT_PIXELS,
         widths: Sequence[int] = (16, 32, 64, 160, 320),
         layers: Sequence[int] = (4,),
         encoder_blocks: Sequence[int] = (3,),

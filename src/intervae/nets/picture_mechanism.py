@@ -70,7 +70,7 @@ def single_precision(tensor: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class PixelNoise:
+class PixelDistribution:
     """Distribution of x = m + s u.
 
     A small first scale keeps the latents in use: a large one, or one per pixel, explains the
@@ -83,13 +83,13 @@ class PixelNoise:
     smallest_scale: float = 0.1 / (LEVELS - 1)  # lower bound of s, a tenth of a level
 
 
-DEFAULT_PIXELS = PixelNoise()
+DEFAULT_PIXELS = PixelDistribution()
 
 
 class PixelHead(nn.Module):
     """Outputs of a decoder (B, `outputs`, H, W) to mean and scale of the pixels (B, C, H, W)."""
 
-    def __init__(self, colours: int, pixels: PixelNoise) -> None:
+    def __init__(self, colours: int, pixels: PixelDistribution) -> None:
         super().__init__()
         if not 0 < pixels.smallest_scale < pixels.first_scale:
             raise UsageError(
@@ -131,7 +131,7 @@ class PictureMechanism(nn.Module, ABC):
         self,
         image_shape: tuple[int, int, int],
         parents: int,
-        pixels: PixelNoise = DEFAULT_PIXELS,
+        pixels: PixelDistribution = DEFAULT_PIXELS,
     ) -> None:
         super().__init__()
         colours, height, width = image_shape

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from intervae.errors import unknown
 from intervae.nets.conditional_vae import ConditionalVAE
 from intervae.nets.hierarchical_vae import HierarchicalVAE
-from intervae.nets.picture_mechanism import DEFAULT_PIXELS, PictureMechanism, PixelNoise
+from intervae.nets.picture_mechanism import DEFAULT_PIXELS, PictureMechanism, PixelDistribution
 
 Picture = Literal["vae", "hvae"]
 
@@ -17,7 +17,7 @@ def build_picture_mechanism(
     picture: Picture,
     image_shape: tuple[int, int, int],
     parents: int,
-    pixels: PixelNoise = DEFAULT_PIXELS,
+    pixels: PixelDistribution = DEFAULT_PIXELS,
     latents: int = 16,
     channels: Sequence[int] = (32, 32, 64, 64),
     hidden: int = 256,

@@ -13,7 +13,7 @@ from torch.nn import functional
 from intervae.nets.picture_mechanism import DiagonalGaussian, as_gaussian
 
 BOTTLENECK = 4  # width of a block's input over the width inside
-SMALLEST_KERNEL_MAP = 3  # shorter side from which on a 3x3 convolution sees neighbours enough
+SMALLEST_KERNEL_MAP = 3  # shorter side of the smallest maps with 3x3 convolutions
 
 
 class ParentConv(nn.Module):
