@@ -15,7 +15,6 @@ from intervae.causal.do import Action, Do, Equation, SoftAction, Values, abduct,
 from intervae.causal.graph import CausalGraph
 from intervae.data import Dataset, Variable
 from intervae.models.base import Model
-from intervae.models.batches import in_batches
 
 
 class CausalModel(Model):
@@ -78,7 +77,23 @@ class CausalModel(Model):
             do: name -> number in the variable's own units, category, one number per image, or
                 a callable of the current value.
         """
-        return self.decode(self.intervene(self.encode(images, labels), do))
+        after = self.intervene(self.encode(images, labels), do)
+        return self.decode(after, **self.abduct_picture(images))
+
+    def abduct_picture(self, images: Any) -> dict[str, Tensor]:
+        """Return what images show beside their latents, as arguments of `decode`.
+
+        do() leaves it as it is. Empty where the latents determine the image.
+        """
+        return {}
+
+    def draw_picture(self, n: int, generator: torch.Generator) -> dict[str, Tensor]:
+        """Draw what n images show beside their latents, as arguments of `decode`."""
+        return {}
+
+    def reconstruct(self, images: Any, labels: Any = None) -> Tensor:
+        """Encode and decode images (B, C, H, W)."""
+        return self.decode(self.encode(images, labels), **self.abduct_picture(images))
 
     @torch.no_grad()
     def intervene(self, latents: Tensor, do: Do) -> Tensor:
@@ -102,7 +117,8 @@ class CausalModel(Model):
     @torch.no_grad()
     def sample(self, n: int, do: Do | None = None, *, seed: int | None = None) -> Tensor:
         """Draw `n` images (n, C, H, W): noises, then mechanisms with `do` in force, decoded."""
-        drawn = self.draw_noise(n, self.sampling_generator(n, seed)).to(self.device)
+        generator = self.sampling_generator(n, seed)
+        drawn = self.draw_noise(n, generator).to(self.device)
         noises = dict(zip(self.latent_names, drawn.unbind(1), strict=True))
         mechanism = self._mechanism_by_name(drawn[:, 0])
         values = predict(
@@ -111,7 +127,7 @@ class CausalModel(Model):
             self._actions(do),
         )
         latents = torch.stack([values[name] for name in noises], dim=1)
-        return in_batches(self.decode, latents)
+        return self.decode(latents, **self.draw_picture(n, generator))
 
     # ---- do() on latents ----------------------------------------------------------------------
     def _mechanism_by_name(self, like: Tensor) -> Equation:

@@ -208,10 +208,12 @@ class LayeredDecoder(nn.Module):
         groups[:, :, -1] = CLOSED
         return torch.cat([singles, groups.index_copy(3, inside, painted)], dim=1)
 
-    def compose(self, logits: Tensor, pixels: Tensor | None = None) -> Composition:
-        """Layers' logits (B, L, C + 1, P) to a picture."""
-        background = self.background.flatten(1)
-        background = background if pixels is None else background[:, pixels]
+    def compose(
+        self, logits: Tensor, pixels: Tensor | None = None, background: Tensor | None = None
+    ) -> Composition:
+        """Layers' logits (B, L, C + 1, P) to a picture, over (B, C, H W) or the own background."""
+        background = self.background.flatten(1) if background is None else background
+        background = background if pixels is None else background[..., pixels]
         opacity = logits[:, :, -1]  # (B, L, P)
         zero = opacity.new_zeros(len(opacity), 1, opacity.shape[2])
         weights = torch.softmax(torch.cat([zero, opacity], dim=1), dim=1)
@@ -240,13 +242,14 @@ class LayeredDecoder(nn.Module):
         """Number of active layers of one variable; they come first."""
         return sum(row < self.variables for row in self.active)
 
-    def forward(self, variables: Tensor) -> Tensor:
-        """Logits (B, C, H, W) of the composed picture."""
-        if not self.active:
-            picture = self.background.expand(len(variables), *self.image_shape)
+    def forward(self, variables: Tensor, background: Tensor | None = None) -> Tensor:
+        """Logits (B, C, H, W) of the composed picture, over (B, C, H W) or the own background."""
+        if self.active:
+            flat = self.compose(self.layer_logits(variables), background=background).pixels
         else:
-            flat = self.compose(self.layer_logits(variables)).pixels
-            picture = flat.unflatten(2, self.image_shape[1:])
+            own = self.background.flatten(1).expand(len(variables), -1, -1)
+            flat = own if background is None else background
+        picture = flat.unflatten(2, self.image_shape[1:])
         return torch.logit(picture, DARKEST)
 
 

@@ -14,6 +14,7 @@ import intervae
 from intervae.data import Dataset, Variable, build_dataset
 from intervae.data.simulators import Pendulum
 from intervae.errors import UsageError
+from intervae.evaluation import evaluate
 from intervae.models.causal_vae.layers import draw_pixels, layer_loss, region_of
 from intervae.nets.layered_decoder import LayeredDecoder
 
@@ -49,6 +50,12 @@ def test_the_layers_of_a_trained_model_name_their_variables(trained: Any) -> Non
         ("shadow_length", "shadow_position"),
     ]
     assert trained.layers[0].explained > 0.3
+
+
+def test_evaluate_compares_the_layers_with_the_objects(trained: Any, data: Dataset) -> None:
+    (result,) = evaluate(trained, data, ["object_layers"])
+    assert result.value == 1.0
+    assert set(result.per_variable) == {"rod and ball", "sun", "shadow"}
 
 
 def test_do_on_an_effect_leaves_pixels_outside_its_region_bit_equal(

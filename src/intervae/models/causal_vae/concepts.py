@@ -91,13 +91,16 @@ class ConceptModel(CausalModel):
     def pixel_terms(
         self, z: Tensor, batch: Batch, generator: torch.Generator | None
     ) -> tuple[Tensor, Terms]:
-        """Pixel loss of concepts z (B, n, k), and its named terms, batch means.
+        """Pixel loss of concepts z (B, n, k), and its named terms, batch means."""
+        return self.output_terms(self.paint(z), batch["images"])
+
+    def output_terms(self, output: Tensor, images: Tensor) -> tuple[Tensor, Terms]:
+        """Loss of logits of pixels (B, C, H, W), and its named terms, batch means.
 
         -log p(x | z) plus `absolute_error_weight` times the absolute pixel error, which the paper
         does not have.
         """
-        settings, images = self.settings, batch["images"]
-        output = self.paint(z)
+        settings = self.settings
         terms = {
             "reconstruction": negative_log_likelihood(
                 output, images, settings.likelihood, settings.scale
@@ -158,11 +161,16 @@ class ConceptModel(CausalModel):
         log_prior: Callable[[Tensor], Tensor],
         samples: int,
         generator: torch.Generator | None,
+        rest: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
         """log p(x | z) + log_prior(z) - log q(z), (samples, B).
 
         z = endogenous(eps) for `samples` draws eps ~ q(eps) = `posterior`. q(z) is q(eps) pushed
         through the causal layer, q(eps) |det (I - A^T)|^k.
+
+        Arguments:
+            rest: mean and log-variance, each (B, ...), of what `paint` takes beside z; its prior
+                is N(0, I).
         """
         mean, log_variance = posterior
         noise = draw_samples(tuple(mean.shape), samples, generator, x.device)  # (samples, B, n, k)
@@ -173,10 +181,18 @@ class ConceptModel(CausalModel):
             + z.shape[-1] * self.log_det()
         )
 
-        def log_likelihood(latents: Tensor, images: Tensor) -> Tensor:
+        latents = [z.flatten(0, 1)]
+        if rest is not None:
+            rest_noise = draw_samples(tuple(rest[0].shape), samples, generator, x.device)
+            draws = rest[0] + torch.exp(0.5 * rest[1]) * rest_noise  # (samples, B, ...)
+            log_ratio = log_normal(draws, 0.0, 0.0) - log_normal(draws, *rest)
+            log_posterior = log_posterior - log_ratio.flatten(2).sum(2)
+            latents.append(draws.flatten(0, 1))
+
+        def log_likelihood(images: Tensor, *latents: Tensor) -> Tensor:
             return -negative_log_likelihood(
-                self.paint(latents), images, self.settings.likelihood, self.settings.scale
+                self.paint(*latents), images, self.settings.likelihood, self.settings.scale
             )
 
-        log_pixels = in_batches(log_likelihood, z.flatten(0, 1), x.repeat(samples, 1, 1, 1))
+        log_pixels = in_batches(log_likelihood, x.repeat(samples, 1, 1, 1), *latents)
         return log_pixels.unflatten(0, (samples, len(x))) + log_prior(z) - log_posterior

@@ -135,6 +135,7 @@ def layer_loss(
     images: Tensor,
     progress: Tensor,
     pixels: Tensor | None = None,
+    background: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Pixel loss and the price of larger layers, each summed over pixels, batch means.
 
@@ -147,6 +148,7 @@ def layer_loss(
         images: (B, C, H, W) in [0, 1].
         progress: 0-dim, from 0 to 1 over training.
         pixels: (P,) random pixels of `decoder.group_pixels`, or None for all of these.
+        background: (B, C, H W) in the place of the decoder's.
     """
     truth = images.flatten(2)
     deviation = (truth - decoder.background.flatten(1)).abs().mean(1)  # (B, H W)
@@ -160,7 +162,7 @@ def layer_loss(
         return SQUARED * start * squared + (1 - 0.9 * start) * absolute
 
     logits = decoder.single_logits(values)
-    outside = weight * error(decoder.compose(logits).pixels, truth)
+    outside = weight * error(decoder.compose(logits, background=background).pixels, truth)
     if decoder.single_count == len(decoder.active):
         return outside.sum(1).mean() / SCALE, torch.zeros_like(progress)
     inside = decoder.group_pixels
@@ -170,10 +172,10 @@ def layer_loss(
     total = (outside * (1 - decoder.group_region)).sum(1).mean()
     target, weight, logits = truth[..., pixels], weight[:, pixels], logits[..., pixels]
     layers = torch.cat([logits, decoder.group_logits(values, pixels)], dim=1)
-    picture, weights = decoder.compose(layers, pixels)
+    picture, weights = decoder.compose(layers, pixels, background)
     total = total + area * (weight * error(picture, target)).sum(1).mean()
     with torch.no_grad():
-        wrong = (decoder.compose(logits, pixels).pixels - target).abs().amax(1)
+        wrong = (decoder.compose(logits, pixels, background).pixels - target).abs().amax(1)
     price = weights[:, decoder.single_count :].sum(1) * (1 - wrong / RIGHT).clamp(min=0)
     extra = PRICE * images.shape[1] * area * (weight * price).sum(1).mean()
     return total / SCALE, extra / SCALE

@@ -12,7 +12,8 @@ from intervae.nets.likelihood import Likelihood
 from intervae.settings import setting
 
 Decoder = Literal["joint", "per-concept", "layers"]
-POSITIVE = ("dims", "latents", "scale", "prior_std")  # settings that must be larger than 0
+# settings that must be larger than 0
+POSITIVE = ("dims", "latents", "scale", "prior_std", "rest_weight", "first_rest_weight")
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,19 @@ class LabelSettings(ConceptSettings):
         256,
         "random pixels per step for layers of several variables; none for all",
         advanced=True,
+    )
+    rest: int = setting(
+        0, "channels of the latent map for what no label names, kept under do(); 0 for none"
+    )
+    rest_width: int = setting(48, "width of the networks of that map", advanced=True)
+    rest_weight: float = setting(
+        0.05, "weight of KL(q(rest) || N(0, I)) at the end of training", advanced=True
+    )
+    first_rest_weight: float = setting(
+        30.0, "weight of KL(q(rest) || N(0, I)) at the start of training", advanced=True
+    )
+    layer_rate: float = setting(
+        5e-3, "learning rate of the layers of several variables", advanced=True
     )
     layer_hidden: int = setting(64, "width of the layers of several variables", advanced=True)
 
