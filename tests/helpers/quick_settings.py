@@ -18,6 +18,7 @@ QUICK: dict[str, Callable[[Dataset], dict[str, Any]]] = {
         "controller_batch": 16,
         "controller_batches": 1,
     },
+    "deep-scm": lambda data: {"graph": data.graph or "empty"},
     "dc-ign": lambda data: {"latents": len(data.names) + 2, "group_size": 4},
     "causal-prior-vae": lambda _: {
         "widths": (16, 16),

@@ -16,9 +16,13 @@ from intervae.causal.linear import inverse_and_log_det, structural_matrix
 def reparametrise(
     mean: Tensor, log_variance: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Draw from N(mean, exp(log_variance)) with gradients, in the shape of `mean`."""
-    noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
-    return mean + torch.exp(0.5 * log_variance) * noise
+    """Draw from N(mean, exp(log_variance)) with gradients, in the shape of `mean`.
+
+    Noise is drawn on the generator's device, so that a CPU generator gives the same on a GPU.
+    """
+    device = mean.device if generator is None else generator.device
+    noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=device)
+    return mean + torch.exp(0.5 * log_variance) * noise.to(mean.device)
 
 
 def log_normal(values: Tensor, mean: Tensor | float, log_variance: Tensor | float) -> Tensor:

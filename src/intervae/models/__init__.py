@@ -20,6 +20,7 @@ from intervae.models.cmcl.model import CMCL
 from intervae.models.ct_vae.mcq_vae import MCQVAE, VQVAE
 from intervae.models.ct_vae.model import CTVAE
 from intervae.models.dc_ign import DCIGN
+from intervae.models.deep_scm.model import DeepSCM
 from intervae.models.dip_vae import DIPVAE
 from intervae.models.factor_vae import FactorVAE
 from intervae.models.info_gan import InfoGAN
@@ -35,6 +36,7 @@ from intervae.registry import Registry
 _BUILT_IN = (
     CausalVAE,
     ConditionVAE,
+    DeepSCM,
     CausalVAEUnsup,
     CausalPriorVAE,
     TemporalCausalPriorVAE,
@@ -119,6 +121,7 @@ __all__ = [
     "CausalVAE",
     "CausalVAEUnsup",
     "ConditionVAE",
+    "DeepSCM",
     "FactorVAE",
     "InfoGAN",
     "LadderVAE",

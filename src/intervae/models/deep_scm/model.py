@@ -1,0 +1,201 @@
+"""Deep structural causal model (Pawlowski et al. 2020): mechanisms of variables and of the picture.
+
+The picture mechanism is a conditional VAE or the hierarchical one of De Sousa Ribeiro et al. 2023.
+Shapes: B images, n variables, f features of variables (see `encode_values`).
+Reduction: sum over pixels, latents and variables, mean over the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intervae.causal.graph import CausalGraph
+from intervae.causal.variable_types import encode_values
+from intervae.data import Batch, Dataset, Spec
+from intervae.errors import DataError, UsageError, unknown
+from intervae.models.deep_scm.graph_source import (
+    NOT_LEARNED,
+    check_graph,
+    check_labels,
+    default_method,
+    graph_notes,
+    learn_graph,
+)
+from intervae.models.deep_scm.predictor import VariablePredictor
+from intervae.models.deep_scm.queries import DeepSCMQueries
+from intervae.models.deep_scm.settings import DeepSCMSettings
+from intervae.models.deep_scm.variables import GraphVariables
+from intervae.models.phases import Phase, Player, Terms
+from intervae.nets.picture_mechanism import SMALLEST_SIDE, PixelDistribution
+from intervae.nets.pictures import build_picture_mechanism
+from intervae.notes import Note
+
+
+class DeepSCM(DeepSCMQueries):
+    """Deep structural causal model over the labelled variables of `spec` and the picture.
+
+    Arguments:
+        spec: `data.spec`; its variables are continuous, binary or categorical.
+        graph: a known `CausalGraph` over the variables, or a source of `DeepSCMSettings`.
+        settings: see `DeepSCMSettings`.
+
+    Latents (B, n, 1) are the variables in normalised units: standardised, -1 or +1, or the code of
+    a category. Noise of a class is not determined by it: abduction draws it, with a fixed seed.
+    """
+
+    name = "deep-scm"
+    title = (
+        "Deep structural causal model (Pawlowski et al. 2020, De Sousa Ribeiro et al. 2023): "
+        "mechanisms of labelled variables and of the picture, counterfactuals of real pictures"
+    )
+    Settings = DeepSCMSettings
+    settings: DeepSCMSettings
+    warm_up_steps: Tensor
+    accepts_missing_labels = True
+    counterfactual_takes_labels = True
+
+    def __init__(
+        self, spec: Spec, *, graph: CausalGraph | str = "auto", seed: int = 0, **settings: Any
+    ) -> None:
+        if not spec.variables:
+            raise DataError(
+                f"{self.name} learns from labels, but this data has none; "
+                "give a labels.csv or another model."
+            )
+        if isinstance(graph, CausalGraph):
+            self.known_graph, graph = check_graph(graph, spec), "given"
+        if graph == "auto":
+            graph = default_method(spec)
+        super().__init__(spec, seed=seed, graph=graph, **settings)
+
+    def build(self) -> None:
+        settings, spec = self.settings, self.spec
+        self.variables = GraphVariables(
+            spec.variables,
+            bins=settings.bins,
+            hidden=settings.mechanism_hidden,
+            depth=settings.mechanism_layers,
+        )
+        if self.known_graph is not None:
+            self.variables.set_graph(self.known_graph)
+        self.types = [self.variables.types[name] for name in spec.names]
+        for name in settings.picture_parents:
+            if name not in spec.names:
+                raise unknown("variable in picture_parents", name, spec.names, UsageError)
+        named = settings.picture_parents or spec.names
+        self.picture_columns = [i for i, name in enumerate(spec.names) if name in named]
+        self.predictor = VariablePredictor(
+            spec.image_shape, self.types, settings.channels, settings.hidden
+        )
+        colours, height, width = spec.image_shape
+        self.picture = build_picture_mechanism(
+            settings.picture,
+            (colours, max(height, SMALLEST_SIDE), max(width, SMALLEST_SIDE)),
+            sum(self.types[i].width for i in self.picture_columns),
+            PixelDistribution(settings.likelihood, settings.pixel_scale),
+            latents=settings.latents,
+            channels=settings.channels,
+            hidden=settings.hidden,
+            widths=settings.widths,
+            layers=settings.layers,
+            encoder_blocks=settings.encoder_blocks,
+        )
+        self.register_buffer("warm_up_steps", torch.zeros(()))
+        # classes (n, largest number) that occur in training
+        largest = max(max(each.classes for each in self.types), 1)
+        self.register_buffer("class_seen", torch.ones(len(self.types), largest, dtype=torch.bool))
+
+    # ---- loss ----------------------------------------------------------------------------------
+    def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """-log p(variables) - ELBO of the picture given its variables - log q(variables | picture).
+
+        A missing label has no term of its own; the picture gets what the predictor expects.
+        """
+        images = batch["images"]
+        labels = self.spec.normalise(batch["labels"])  # (B, n)
+        known = ~labels.isnan()
+        values = torch.where(known, labels, 0.0)  # before any network: 0 * NaN is NaN
+        outputs = self.predictor(images)
+        prediction = self.predictor.loss(outputs, values, known).sum(1).mean()
+        variables = -self.variables.log_prob(values, known).sum(1).mean()
+        expected = self.predictor.features(outputs.detach())
+        features = torch.where(
+            known[:, self.variables.feature_owner], encode_values(values, self.types), expected
+        )
+        losses, kls = self.picture.loss_terms(
+            self.pad(images), self.picture_parents(features), generator
+        )
+        reconstruction, kl = losses.mean(), kls.mean()
+        return {
+            "loss": reconstruction + self.kl_weight(batch) * kl + variables + prediction,
+            "reconstruction": reconstruction,
+            "kl": kl,
+            "variables": variables,
+            "prediction": prediction,
+        }
+
+    def kl_weight(self, batch: Batch) -> Tensor:
+        """Weight of the KL at a step: geometric from `first_kl_weight` to `kl_weight`.
+
+        With a large weight at first the picture is drawn from the variables, which cost nothing;
+        else z also carries what they tell, and do() changes less.
+        """
+        settings = self.settings
+        share = (batch["step"] / (self.warm_up_steps + 1e-6)).clamp(0, 1)
+        return settings.first_kl_weight * (settings.kl_weight / settings.first_kl_weight) ** share
+
+    # ---- training ------------------------------------------------------------------------------
+    def check(self, data: Dataset) -> None:
+        check_labels(data, self.settings.graph)
+
+    def notes(self, data: Dataset) -> list[Note]:
+        return graph_notes(data, self.settings.graph)
+
+    def phases(self) -> list[Phase]:
+        """The graph, unless it is known, then all mechanisms and the predictor jointly."""
+        settings = self.settings
+        if settings.graph == "given" and self.known_graph is None:
+            raise UsageError(
+                "graph=given needs a graph: pass graph= (a CausalGraph), "
+                "or --graph FILE or true on the command line."
+            )
+        rate = settings.learning_rate
+        player = Player(
+            self.loss,
+            optimiser="adamw",
+            learning_rate=rate,
+            weight_decay=settings.weight_decay,
+            # groups of their own, so that the large gradients of pixels do not clip them
+            prefix_rates=(("variables.", rate), ("predictor.", rate)),
+            clip=settings.clip,
+        )
+        main = Phase(
+            "joint",
+            (player,),
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            schedule="cosine",
+            prepare=self.prepare_training,
+            patience=settings.patience,
+            keep_best=settings.patience is not None,
+        )
+        first = [] if settings.graph in NOT_LEARNED else [Phase("graph", prepare=self.learn_graph)]
+        return [*first, main]
+
+    def learn_graph(self, data: Dataset, seed: int) -> None:
+        """Learn the edges from the training rows that have all labels."""
+        self.variables.set_graph(learn_graph(data, self.settings.graph, seed))
+
+    def prepare_training(self, data: Dataset, seed: int) -> None:
+        """Store the steps of the warm-up, and which classes of each variable occur in training."""
+        steps = self.settings.epochs * (len(data.train) // self.settings.batch_size)
+        self.warm_up_steps.fill_(self.settings.warm_up * steps)
+        labels = self.spec.normalise(data.train.labels)
+        for i, kind in enumerate(self.types):
+            values = labels[:, i][~labels[:, i].isnan()]
+            if kind.classes:
+                counts = torch.bincount(kind.codes(values), minlength=self.class_seen.shape[1])
+                self.class_seen[i] = counts > 0

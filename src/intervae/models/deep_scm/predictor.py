@@ -1,0 +1,88 @@
+"""q(variables | picture): the variables of a picture without labels, by one small network.
+
+Not in the papers, which take labels of every picture. It is trained on labelled rows with its own
+loss and shares no weights with the other networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from intervae.causal.variable_types import VariableType, feature_slices
+from intervae.nets.images import build_encoder
+
+
+class VariablePredictor(nn.Module):
+    """Pictures (B, C, H, W) to outputs (B, f): means of continuous variables, logits of classes.
+
+    f is the width of `encode_values`; a binary variable has one logit.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        types: Sequence[VariableType],
+        channels: Sequence[int],
+        hidden: int,
+    ) -> None:
+        super().__init__()
+        self.types, self.slices = tuple(types), feature_slices(types)
+        outputs = sum(each.width for each in types)
+        self.network = build_encoder("conv", image_shape, outputs, channels, hidden)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.network(images)
+
+    def _columns(self, outputs: Tensor) -> list[tuple[VariableType, Tensor]]:
+        """Return the type and the outputs (B, width) of each variable."""
+        return [
+            (kind, outputs[:, columns])
+            for kind, columns in zip(self.types, self.slices, strict=True)
+        ]
+
+    def features(self, outputs: Tensor) -> Tensor:
+        """Return expected features (B, f): means, 2 p - 1 if binary, class probabilities."""
+        blocks = []
+        for kind, column in self._columns(outputs):
+            if kind.kind == "continuous":
+                blocks.append(column)
+            elif kind.kind == "binary":
+                blocks.append(torch.tanh(column / 2))
+            else:
+                blocks.append(column.softmax(1))
+        return torch.cat(blocks, dim=1)
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """Return values (B, n) in normalised units: means, and the most probable classes."""
+        columns = []
+        for kind, column in self._columns(outputs):
+            if kind.kind == "continuous":
+                columns.append(column[:, 0])
+            else:
+                codes = column[:, 0] > 0 if kind.kind == "binary" else column.argmax(1)
+                columns.append(kind.values(codes, outputs.dtype))
+        return torch.stack(columns, dim=1)
+
+    def loss(self, outputs: Tensor, values: Tensor, known: Tensor) -> Tensor:
+        """Return -log q(value | picture) up to a constant, (B, n); 0 where it is not known.
+
+        A Gaussian of unit variance for continuous variables, cross-entropy for classes.
+
+        Arguments:
+            values: (B, n) in normalised units, finite.
+            known: (B, n).
+        """
+        terms = []
+        for (kind, column), value in zip(self._columns(outputs), values.unbind(1), strict=True):
+            if kind.kind == "continuous":
+                terms.append(0.5 * (column[:, 0] - value).square())
+            elif kind.kind == "binary":
+                terms.append(functional.softplus(-value * column[:, 0]))
+            else:
+                codes = kind.codes(value)[:, None]
+                terms.append(-column.log_softmax(1).gather(1, codes)[:, 0])
+        return torch.where(known, torch.stack(terms, dim=1), 0.0)

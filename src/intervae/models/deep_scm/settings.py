@@ -1,0 +1,87 @@
+"""Settings of the deep structural causal model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from intervae.errors import UsageError
+from intervae.nets.likelihood import PixelFamily
+from intervae.nets.pictures import Picture
+from intervae.settings import check_minimum, setting
+
+GraphSource = Literal[
+    "auto", "independence", "lagrangian", "notears-mlp", "ges-generalised", "empty", "given"
+]
+
+
+@dataclass(frozen=True)
+class DeepSCMSettings:
+    """Settings of DeepSCM: graph, picture mechanism, temperatures of queries, optimisation."""
+
+    # the constructor resolves "auto"; a run stores the resolved method
+    graph: GraphSource = setting(
+        "auto",
+        "source of the graph: a discovery method, no edges (empty), or known (given); auto: "
+        "independence, or lagrangian with binary labels",
+    )
+    picture: Picture = setting(
+        "vae", "picture mechanism: one vector latent, or a hierarchy of latent maps"
+    )
+    latents: int = setting(16, "dims of z (vae), channels of z in every layer (hvae)")
+    latent_temperature: float = setting(
+        0.0, "spread of the abducted z in counterfactuals, relative to its posterior; 0: its mean"
+    )
+    pixel_temperature: float = setting(
+        0.0, "share of the abducted pixel noise in counterfactuals; 1 returns pictures exactly"
+    )
+    epochs: int = setting(100, "maximum number of epochs")
+    batch_size: int = setting(64, "images per step")
+    learning_rate: float = setting(1e-3, "learning rate")
+    kl_weight: float = setting(1.0, "weight of KL(q(z) || p(z)) after the warm-up")
+    first_kl_weight: float = setting(
+        1.0, "weight of KL(q(z) || p(z)) at the start of training", advanced=True
+    )
+    warm_up: float = setting(
+        0.5, "fraction of the training over which the weight of the KL changes", advanced=True
+    )
+    channels: tuple[int, ...] = setting(
+        (32, 32, 64, 64), "channels of the convolutions of the vae and the predictor", advanced=True
+    )
+    hidden: int = setting(
+        256, "units of the dense layers of the vae and the predictor", advanced=True
+    )
+    widths: tuple[int, ...] = setting(
+        (16, 32, 64, 160, 320), "channels per resolution of the hvae, finest first", advanced=True
+    )
+    layers: tuple[int, ...] = setting(
+        (4,), "stochastic layers per resolution of the hvae, finest first", advanced=True
+    )
+    encoder_blocks: tuple[int, ...] = setting(
+        (3,), "encoder blocks per resolution of the hvae, finest first", advanced=True
+    )
+    likelihood: PixelFamily = setting("logistic", "distribution of the pixel noise", advanced=True)
+    pixel_scale: Literal["channel", "pixel"] = setting(
+        "channel", "scale of the pixel noise: one per channel, or one per pixel", advanced=True
+    )
+    picture_parents: tuple[str, ...] = setting(
+        (), "variables that the picture depends on directly; none named: all", advanced=True
+    )
+    mechanism_hidden: int = setting(64, "units of each layer of the mechanisms", advanced=True)
+    mechanism_layers: int = setting(2, "hidden layers of the mechanisms", advanced=True)
+    bins: int = setting(8, "bins of the spline of a continuous variable", advanced=True)
+    weight_decay: float = setting(0.01, "weight decay of AdamW", advanced=True)
+    clip: float = setting(
+        200.0, "largest gradient norm of pictures, predictor and variables, each", advanced=True
+    )
+    patience: int | None = setting(
+        None, "epochs without a lower validation loss before stopping; none disables", advanced=True
+    )
+
+    def __post_init__(self) -> None:
+        check_minimum(self, latents=1, hidden=1, mechanism_hidden=1, mechanism_layers=0, bins=2)
+        check_minimum(self, latent_temperature=0, pixel_temperature=0, warm_up=0)
+        check_minimum(self, weight_decay=0)
+        for name in ("clip", "kl_weight", "first_kl_weight"):
+            if getattr(self, name) <= 0:
+                raise UsageError(f"{name}={getattr(self, name)} must be larger than 0.")
