@@ -130,38 +130,44 @@ class DeepSCMQueries(CausalModel):
 
     # ---- pictures ------------------------------------------------------------------------------
     @torch.no_grad()
-    def counterfactual(self, images: Any, do: Do, labels: Any = None) -> Tensor:
+    def counterfactual(
+        self,
+        images: Any,
+        do: Do,
+        labels: Any = None,
+        *,
+        latent_temperature: float | None = None,
+        pixel_temperature: float | None = None,
+    ) -> Tensor:
         """Return the images (B, C, H, W) under `do`, with the noises of each image unchanged.
 
-        z is abducted with `latent_temperature` (default 0: the posterior mean) and the pixel noise
-        is added with `pixel_temperature` (default 0: not at all). An empty do() thus returns the
-        reconstruction, and with pixel_temperature=1 the images themselves.
+        An empty do() returns the reconstruction, and with pixel_temperature=1 the images.
 
         Arguments:
             do: name -> number in the variable's own units, category, one number per image, or
                 a callable of the current value.
             labels: (B, n) of the images in own units, NaN where missing; what is missing is
                 predicted from the image.
+            latent_temperature: spread of the abducted z, relative to its posterior; by default the
+                setting, which is 0 (the mean) by default.
+            pixel_temperature: share of the abducted pixel noise; likewise, 0 by default.
         """
         before = self.encode(images, labels)
-        return self._exchange(self.as_images(images), before, self.intervene(before, do))
-
-    @torch.no_grad()
-    def reconstruct(self, images: Any, labels: Any = None) -> Tensor:
-        """Return the counterfactual of an empty do()."""
-        values = self.encode(images, labels)
-        return self._exchange(self.as_images(images), values, values)
-
-    def _exchange(self, images: Tensor, before: Tensor, after: Tensor) -> Tensor:
-        """Return images with their variables (B, n, 1) exchanged and their noise kept."""
+        after = self.intervene(before, do)
+        settings = self.settings
+        spread = settings.latent_temperature if latent_temperature is None else latent_temperature
+        share = settings.pixel_temperature if pixel_temperature is None else pixel_temperature
         generator = torch.Generator().manual_seed(ABDUCTION_SEED)
-        temperature, pixels = self.settings.latent_temperature, self.settings.pixel_temperature
 
         def exchange(x: Tensor, old: Tensor, new: Tensor) -> Tensor:
-            noise = self.picture.abduct(self.pad(x), self.parents(old), generator, temperature)
-            return self.crop(self.picture.predict(noise, self.parents(new), pixels))
+            noise = self.picture.abduct(self.pad(x), self.parents(old), generator, spread)
+            return self.crop(self.picture.predict(noise, self.parents(new), share))
 
-        return in_batches(exchange, images, before[..., 0], after[..., 0])
+        return in_batches(exchange, self.as_images(images), before[..., 0], after[..., 0])
+
+    def reconstruct(self, images: Any, labels: Any = None) -> Tensor:
+        """Return the counterfactual (B, C, H, W) of an empty do()."""
+        return self.counterfactual(images, {}, labels)
 
     @torch.no_grad()
     def abduct_picture(self, images: Any, labels: Any = None) -> dict[str, Tensor]:
