@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from intervae.causal.graph import CausalGraph
-from intervae.data.simulators import Flow, Pendulum
+from intervae.data.simulators import Flow, Garden, Pendulum
 from intervae.data.simulators.base import Simulator
+from intervae.discovery import discover
 from intervae.discovery.image_groups import find_image_groups
 from intervae.errors import UsageError
+from picture_worlds import WORLDS, make_world
 
 NAMES = ("a", "b", "c", "d", "hidden")
 
@@ -54,21 +56,55 @@ def test_a_gain_map_is_where_the_object_is() -> None:
     assert 4 < centre("c+d") < 12
 
 
-@pytest.mark.parametrize(
-    ("simulator", "expected"),
-    [
-        (Pendulum(), {"pendulum", "light", "shadow_length+shadow_position"}),
-        (Flow(), {"ball", "water", "hole", "flow+hole"}),
-    ],
-    ids=["pendulum", "flow"],
-)
+@pytest.mark.parametrize("samples", [None, 1480], ids=["grid", "1000"])
+@pytest.mark.parametrize("simulator", [Pendulum(), Flow(), Garden()], ids=lambda s: s.name)
 def test_the_groups_are_those_that_the_simulator_draws(
-    simulator: Simulator, expected: set[str]
+    simulator: Simulator, samples: int | None
 ) -> None:
-    data = simulator.dataset(size=48)
+    """With the graph that the labels show, and 0.9 * 0.75 of the samples for training."""
+    data = simulator.dataset(size=48, samples=samples)
+    graph = discover(data.train.labels.numpy(), "independence", names=data.names).graph
     labels = data.spec.normalise(data.train.labels)
-    groups = find_image_groups(data.train.images, labels, data.names, graph=simulator.graph)
-    assert names_of(groups) == expected
+    groups = find_image_groups(data.train.images, labels, data.names, graph=graph)
+    objects = [[n for n in data.names if n in names] for names in simulator.objects.values()]
+    assert names_of(groups) == {"+".join(names) for names in objects}
+
+
+@pytest.mark.parametrize("noise", [0.0, 20.0], ids=["clean", "noisy"])
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_groups_are_those_that_a_drawn_world_uses(name: str, noise: float) -> None:
+    world = make_world(name, noise=noise)
+    groups = find_image_groups(
+        world.images, world.labels, world.names, kinds=world.kinds, graph=world.graph
+    )
+    assert names_of(groups) == world.objects
+
+
+def test_noise_alone_shows_no_variable() -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (600, 1, 32, 32), dtype=torch.uint8, generator=generator)
+    labels = torch.randn(600, 4, generator=generator)
+    assert find_image_groups(images, labels, "abcd") == []
+
+
+def test_twenty_variables_are_searched_and_too_many_are_an_error() -> None:
+    """Eighteen squares slide in their own cells, and one is at (x, y) below them."""
+    rng = np.random.default_rng(0)
+    labels = rng.uniform(-1, 1, size=(1500, 20))
+    images = np.full((1500, 1, 48, 48), 80, dtype=np.uint8)
+    places = (1.5 + 1.5 * labels).astype(int)
+    for image, place, (x, y) in zip(images[:, 0], places, labels[:, 18:], strict=True):
+        for j in range(18):
+            top, left = 6 * (j // 8), 6 * (j % 8) + place[j]
+            image[top : top + 5, left : left + 3] = 250
+        column, row = int(21 + 21 * x), int(29 + 10 * y)
+        image[row : row + 5, column : column + 5] = 240
+    names = tuple(f"v{i}" for i in range(20))
+    table = torch.from_numpy(labels / labels.std(0)).float()
+    groups = find_image_groups(torch.from_numpy(images), table, names)
+    assert names_of(groups) == {*names[:18], "v18+v19"}
+    with pytest.raises(UsageError, match=r"45 variables have 1035 sets .* layers=a,b\+c"):
+        find_image_groups(torch.zeros(20, 1, 8, 8), torch.zeros(20, 45), list(map(str, range(45))))
 
 
 def test_effects_decide_between_sets_that_determine_each_other() -> None:

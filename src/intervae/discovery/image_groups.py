@@ -1,9 +1,11 @@
 """Which variables determine which parts of the pictures: the smallest sets, effects before causes.
 
 For a set S of variables every picture is predicted by the pixel-wise median of its nearest
-neighbours in the labels of S. Where S determines what is seen, neighbours look alike and the
-prediction is right; where it does not, the median is the background. Sets of one variable come
-first; a larger set counts only for what smaller ones leave unexplained.
+neighbours in the labels of S (`neighbour_prediction.py`). Where S determines what is seen,
+neighbours look alike and the prediction is right; where it does not, the median is the background.
+Sets of one variable come first; a larger set counts only for what smaller ones leave unexplained,
+and only if that is a notable share of what its variables explain there: where one object hides
+another, medians are noisier, and the pair of both explains a little more.
 
 Variables that determine each other (a shadow's length and position follow from rod and light) tie.
 Ties are decided by the graph, sets with more pure effects first, and then by the smoothness of the
@@ -12,7 +14,9 @@ prediction: its error with many neighbours.
 A variable of a group gets no layer of its own for the same object: the middle of a shadow follows
 from its position alone, but the shadow is one thing.
 
-Cost: one prediction per set, O(n^2) sets for n variables, about 0.1 s each on one CPU thread.
+Limits: an object that others hide in most pictures is not told apart from them. The cost is one
+prediction of about 15 ms per set on one CPU thread, n (n + 1) / 2 sets for n variables: 1 s for 5
+variables, 4 s for 20 and 10 s for 40. Beyond MAX_SETS sets the layers must be named.
 """
 
 from __future__ import annotations
@@ -20,26 +24,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from math import comb
 
 import torch
 from torch import Tensor
-from torch.nn.functional import avg_pool2d, interpolate, one_hot
 
 from intervae.causal.graph import CausalGraph
+from intervae.discovery.neighbour_prediction import NeighbourPrediction
 from intervae.errors import UsageError, unknown
 
-QUERIES = 400  # pictures predicted from the others
-REFERENCES = 4000  # pictures among which neighbours are searched
-SIDE = 48  # pixels; larger pictures are shrunk
-PATCH = 2  # pixels; errors are summed over patches, so that pixel noise averages out
-NEIGHBOURS = 8
-MANY_NEIGHBOURS = 96
+NEIGHBOURS = 9
+SINGLE_NEIGHBOURS = 27  # of one variable, whose neighbours are nearer, among ENOUGH pictures
+ENOUGH = 900
+MANY_NEIGHBOURS = 81
 TIE = 0.8  # sets that explain this share of what the best one does are ties
 SMALLEST_GAIN = 0.002  # of the deviation from the background, for a set to count
-CHANCE = 0.5  # share of a set's gain that it may keep when one of its variables is shuffled
-SAME_OBJECT = 0.65  # share of a single variable's pixels that a group paints too, to belong to it
+UNNEEDED = 0.5  # share of a set's gain that it may keep when one of its variables is shuffled
+SMALLEST_SHARE = 0.17  # of a group in what it and its variables alone explain in its region
+FURTHER = 0.05  # of a variable's gain at a patch, for a group to explain the patch further
+SAME_OBJECT = 0.68  # share of a variable's gain that a group explains further, to belong to it
+SIGNIFICANT = 4.0  # standard errors between a gain and chance
+ABOVE_CHANCE = 1.05  # times what chance explains at a patch, for a set to explain it
 GROUP_REGION = 0.2  # of the group's largest gain at a pixel, for a pixel to be its own
-CATEGORY_DISTANCE = 10.0  # between two categories, in standard deviations of a continuous label
+MAX_SETS = 1000  # predicted in a search: pairs of 44 variables
 
 
 @dataclass(frozen=True)
@@ -48,8 +55,8 @@ class ImageGroup:
 
     Arguments:
         variables: their names, in the order of the labels.
-        explained: fraction of the pictures' deviation from the background that no smaller set and
-            no earlier group explains.
+        explained: fraction of the pictures' deviation from the background that this set explains,
+            beyond chance, and no smaller set and no earlier group does.
         gain_map: (rows, columns), where in the pictures that is; its sum is `explained`.
     """
 
@@ -93,61 +100,67 @@ def find_image_groups(
             f"images must be (N, C, H, W) and labels (N, {len(names)}), not "
             f"{tuple(images.shape)} and {tuple(labels.shape)}."
         )
-    search = _Search(images, labels, kinds or ["continuous"] * len(names), seed)
-    chosen_groups: list[tuple[int, ...]] = []
-    maps: dict[tuple[int, ...], Tensor] = {}
-
-    def accept(chosen: tuple[int, ...]) -> None:
-        maps[chosen] = search.accept(chosen)
-        chosen_groups.append(chosen)
-
-    def result(group: tuple[int, ...]) -> ImageGroup:
-        explained = float(maps[group].sum())
-        return ImageGroup(tuple(names[i] for i in group), explained, search.as_map(maps[group]))
-
-    if groups is not None:
-        for known in check_groups(groups, names):
-            accept(tuple(names.index(name) for name in known))
-        return [result(group) for group in chosen_groups]
-
-    singles: list[tuple[int, ...]] = [(i,) for i in range(len(names))]
-    while singles:
-        best = max(singles, key=search.gain)
-        if search.gain(best) < SMALLEST_GAIN:
-            break
-        if search.needs_all(best):
-            accept(best)
-        singles.remove(best)
-    leaves = {i for i, name in enumerate(names) if graph is None or not graph.children(name)}
-    for size in range(2, max_size + 1):
-        candidates = list(combinations(range(len(names)), size))
-        while candidates and sum(len(group) > 1 for group in chosen_groups) < max_groups:
-            top = max(search.gain(chosen) for chosen in candidates)
-            if top < SMALLEST_GAIN:
-                break
-            tied = [chosen for chosen in candidates if search.gain(chosen) >= TIE * top]
-            effects = max(len(leaves & set(chosen)) for chosen in tied)
-            tied = [chosen for chosen in tied if len(leaves & set(chosen)) == effects]
-            best = max(tied, key=search.smooth_gain)
-            if search.needs_all(best):
-                accept(best)
-            candidates.remove(best)
-    large = [group for group in chosen_groups if len(group) > 1]
+    known = None if groups is None else check_groups(groups, names)
+    sets = sum(comb(len(names), size) for size in range(1, max_size + 1))
+    if known is None and sets > MAX_SETS:
+        raise UsageError(
+            f"{len(names)} variables have {sets} sets of up to {max_size}, and a search tries at "
+            f"most {MAX_SETS}; name the variables of each layer, as in layers=a,b+c."
+        )
+    prediction = NeighbourPrediction(images, labels, kinds or ["continuous"] * len(names), seed)
+    search = _Search(prediction)
+    if known is not None:
+        for group in known:
+            search.accept(tuple(names.index(name) for name in group))
+        chosen = list(search.maps)
+    else:
+        leaves = {i for i, name in enumerate(names) if graph is None or not graph.children(name)}
+        _search_singles(search, len(names))
+        for size in range(2, max_size + 1):
+            _search_groups(search, list(combinations(range(len(names)), size)), leaves, max_groups)
+        chosen = search.without_repeated_objects()
     return [
-        result(group)
-        for group in chosen_groups
-        if len(group) > 1 or not any(_same_object(maps, group, other) for other in large)
+        ImageGroup(
+            tuple(names[i] for i in group),
+            float(search.maps[group].sum()),
+            search.maps[group].unflatten(0, prediction.shape),
+        )
+        for group in chosen
     ]
 
 
-def _same_object(
-    maps: dict[tuple[int, ...], Tensor], single: tuple[int, ...], group: tuple[int, ...]
-) -> bool:
-    """Whether a variable of a group explains mostly pixels that the group explains further."""
-    if single[0] not in group:
-        return False
-    region = maps[group] > GROUP_REGION * maps[group].max()
-    return float(maps[single][region].sum()) > SAME_OBJECT * float(maps[single].sum())
+def _search_singles(search: _Search, count: int) -> None:
+    candidates: list[tuple[int, ...]] = [(i,) for i in range(count)]
+    while candidates:
+        best = max(candidates, key=search.gain)
+        if search.gain(best) < SMALLEST_GAIN:
+            break
+        if search.needs_all(best):
+            search.accept(best)
+        candidates.remove(best)
+
+
+def _search_groups(
+    search: _Search, candidates: list[tuple[int, ...]], leaves: set[int], max_groups: int
+) -> None:
+    """Accept sets of one size, the best of what is left first.
+
+    Arguments:
+        leaves: variables without effects in the graph.
+    """
+    while sum(len(group) > 1 for group in search.maps) < max_groups:
+        # gains only fall, so that a set below the threshold stays there
+        candidates = [group for group in candidates if search.counts(group)]
+        if not candidates:
+            break
+        top = max(map(search.gain, candidates))
+        tied = [group for group in candidates if search.gain(group) >= TIE * top]
+        effects = max(len(leaves & set(group)) for group in tied)
+        tied = [group for group in tied if len(leaves & set(group)) == effects]
+        best = max(tied, key=search.smooth_gain) if len(tied) > 1 else tied[0]
+        if search.share(best) >= SMALLEST_SHARE and search.needs_all(best):
+            search.accept(best)
+        candidates.remove(best)
 
 
 def check_groups(groups: Iterable[Iterable[str]], names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -165,95 +178,118 @@ def check_groups(groups: Iterable[Iterable[str]], names: Sequence[str]) -> list[
 
 
 class _Search:
-    """Errors of the predictions (queries, patches), and what the accepted sets leave of them."""
+    """What sets of variables explain of the pictures, beyond the sets accepted before.
 
-    def __init__(self, images: Tensor, labels: Tensor, kinds: Sequence[str], seed: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        rows = torch.randperm(len(images), generator=generator)[:REFERENCES]
-        self.pictures = _shrink(images[rows.to(images.device)]).cpu()
-        chosen = labels[rows.to(labels.device)].cpu().float()
-        # equal labels are ordered at random
-        jitter = 1e-4 * torch.randn(chosen.shape, generator=generator)
-        self.columns = [_column(chosen[:, i], kind, jitter[:, i]) for i, kind in enumerate(kinds)]
-        self.shuffle = torch.randperm(len(chosen), generator=generator)
-        self.queries = torch.arange(min(QUERIES, len(rows)))
-        self.background = self.pictures.median(0).values
-        self.shape = avg_pool2d(self.background[:1], PATCH, ceil_mode=True).shape[1:]
-        self.error = self._pool((self.pictures[self.queries] - self.background).abs())
-        self.total = float(self.error.sum()) or 1.0
-        self.composition = self.background.expand(len(self.queries), *self.background.shape).clone()
-        self.cache: dict[tuple[tuple[int, ...], int], Tensor] = {}
+    A gain is what the prediction from a set explains beyond chance, which is what the medians of
+    random pictures explain.
 
-    def gain(self, chosen: tuple[int, ...]) -> float:
+    Attributes:
+        maps: accepted sets, in their order, with their gains at each patch, (patches,), as
+            fractions of the whole deviation from the background.
+    """
+
+    def __init__(self, prediction: NeighbourPrediction) -> None:
+        self.prediction = prediction
+        background = prediction.background.expand(len(prediction.queries), -1)
+        self.left = prediction.error(background)  # (queries, patches), unexplained
+        self.total = float(self.left.sum()) or 1.0
+        self.composition = background.to(torch.int16)
+        self.maps: dict[tuple[int, ...], Tensor] = {}
+        self.errors: dict[tuple[int, ...], Tensor] = {}
+        self.random_errors: dict[int, Tensor] = {}  # by the number of neighbours
+
+    def gain(self, group: tuple[int, ...]) -> float:
         """Fraction of the deviation that this set explains and the accepted ones do not."""
-        return self._gain(chosen, NEIGHBOURS)
+        return self._gain(self._error(group), self._neighbours(group))
 
-    def smooth_gain(self, chosen: tuple[int, ...]) -> float:
-        return self._gain(chosen, MANY_NEIGHBOURS)
+    def counts(self, group: tuple[int, ...]) -> bool:
+        """Whether the gain is large enough; forgets the errors of a set for which it is not."""
+        if self.gain(group) >= SMALLEST_GAIN:
+            return True
+        del self.errors[group]
+        return False
 
-    def _gain(self, chosen: tuple[int, ...], neighbours: int) -> float:
-        if (chosen, neighbours) not in self.cache:
-            self.cache[chosen, neighbours] = self._error(self._predict(chosen, neighbours))
-        left = (self.error - self.cache[chosen, neighbours]).clamp(min=0)
-        return float(left.sum()) / self.total
+    def smooth_gain(self, group: tuple[int, ...]) -> float:
+        predicted = self.prediction.predict(group, MANY_NEIGHBOURS)
+        return self._gain(self.prediction.error(predicted), MANY_NEIGHBOURS)
 
-    def needs_all(self, chosen: tuple[int, ...]) -> bool:
-        """Whether shuffling any of its variables takes away half of what a set explains."""
-        gain, columns = self.gain(chosen), self.columns
-        for i in chosen:
-            self.columns = [
-                column[self.shuffle] if j == i else column for j, column in enumerate(columns)
-            ]
-            error = self._error(self._predict(chosen, NEIGHBOURS))
-            self.columns = columns
-            left = float((self.error - error).clamp(min=0).sum()) / self.total
-            if left > CHANCE * gain:
+    def needs_all(self, group: tuple[int, ...]) -> bool:
+        """Whether a gain is significant and shuffling any of the variables takes half of it."""
+        count = self._neighbours(group)
+        difference = self._explained(self._error(group)) - self._explained(self._random(count))
+        by_query = difference.sum(1)
+        if float(by_query.mean()) < SIGNIFICANT * float(by_query.std()) / len(by_query) ** 0.5:
+            return False
+        for i in group if len(group) > 1 else ():
+            shuffled = self.prediction.predict(group, count, shuffled=i)
+            if self._gain(self.prediction.error(shuffled), count) > UNNEEDED * self.gain(group):
                 return False
         return True
 
-    def accept(self, chosen: tuple[int, ...]) -> Tensor:
-        """Count the set as painted, alone and added to the sets accepted before.
+    def share(self, group: tuple[int, ...]) -> float:
+        """Share of a group in what it, its variables and earlier groups explain in its region."""
+        gain = self._gain_map(group)
+        inside = gain > GROUP_REGION * gain.max()
+        others = [other for other in self.maps if len(other) > 1 or other[0] in group]
+        own = float(gain[inside].sum())
+        return own / (own + sum(float(self.maps[other][inside].sum()) for other in others) or 1.0)
 
-        Returns its gain at each patch, (patches,), as fractions of the whole deviation.
-        """
-        self.gain(chosen)
-        gain = (self.error - self.cache[chosen, NEIGHBOURS]).clamp(min=0).sum(0) / self.total
-        self.error = torch.minimum(self.error, self.cache[chosen, NEIGHBOURS])
-        self.composition += self._predict(chosen, NEIGHBOURS) - self.background
-        self.error = torch.minimum(self.error, self._error(self.composition))
-        return gain
+    def accept(self, group: tuple[int, ...]) -> None:
+        """Count the set as painted, alone and added to the sets accepted before."""
+        error = self._error(group)
+        self.maps[group] = self._gain_map(group)
+        predicted = self.prediction.predict(group, self._neighbours(group)).to(torch.int16)
+        self.composition += predicted - self.prediction.background
+        together = self.prediction.error(self.composition.clamp(0, 255).to(torch.uint8))
+        # elsewhere a prediction is right by chance only, which many sets would add up
+        chance = self._explained(self._random(self._neighbours(group))).sum(0)
+        inside = self._explained(error).sum(0) > ABOVE_CHANCE * chance
+        better = torch.minimum(self.left, torch.minimum(error, together))
+        self.left = torch.where(inside, better, self.left)
 
-    def _predict(self, chosen: tuple[int, ...], neighbours: int) -> Tensor:
-        """Pixel-wise median of the nearest neighbours of each query, (queries, C, H, W)."""
-        table = torch.cat([self.columns[i] for i in chosen], dim=1)
-        distance = torch.cdist(table[self.queries], table)
-        distance[self.queries, self.queries] = torch.inf
-        nearest = distance.topk(min(neighbours, len(table) - 1), largest=False).indices
-        return torch.cat([self.pictures[rows].median(1).values for rows in nearest.split(50)])
+    def without_repeated_objects(self) -> list[tuple[int, ...]]:
+        """Accepted sets, less single variables whose object a group paints."""
+        large = [group for group in self.maps if len(group) > 1]
+        return [
+            group
+            for group in self.maps
+            if len(group) > 1 or not any(self._same_object(group, other) for other in large)
+        ]
 
-    def _error(self, prediction: Tensor) -> Tensor:
-        return self._pool((self.pictures[self.queries] - prediction).abs())
+    def _same_object(self, single: tuple[int, ...], group: tuple[int, ...]) -> bool:
+        """Whether a variable of a group explains mostly patches that the group explains further."""
+        if single[0] not in group:
+            return False
+        alone, together = self.maps[single], self.maps[group]
+        shared = alone[together > FURTHER * alone]
+        return float(shared.sum()) > SAME_OBJECT * float(alone.sum())
 
-    def as_map(self, gain: Tensor) -> Tensor:
-        """Gains (patches,) to (rows, columns)."""
-        return gain.unflatten(0, self.shape)
+    def _neighbours(self, group: tuple[int, ...]) -> int:
+        many = len(group) == 1 and len(self.prediction.pictures) >= ENOUGH
+        return SINGLE_NEIGHBOURS if many else NEIGHBOURS
 
-    def _pool(self, error: Tensor) -> Tensor:
-        return avg_pool2d(error.mean(1, keepdim=True), PATCH, ceil_mode=True).flatten(1)
+    def _explained(self, error: Tensor) -> Tensor:
+        """What a prediction with these errors explains, (queries, patches)."""
+        return (self.left - error).clamp(min=0) / self.total
 
+    def _gain(self, error: Tensor, neighbours: int) -> float:
+        chance = self._explained(self._random(neighbours))
+        return float(self._explained(error).sum() - chance.sum())
 
-def _shrink(images: Tensor) -> Tensor:
-    """Floats in [0, 1] with at most SIDE pixels on the longer side."""
-    pictures = images.float() / 255 if images.dtype == torch.uint8 else images.float()
-    longest = max(pictures.shape[-2:])
-    if longest <= SIDE:
-        return pictures
-    size = [max(PATCH, round(side * SIDE / longest)) for side in pictures.shape[-2:]]
-    return interpolate(pictures, size=size, mode="area")
+    def _gain_map(self, group: tuple[int, ...]) -> Tensor:
+        chance = self._explained(self._random(self._neighbours(group)))
+        return (self._explained(self._error(group)).sum(0) - chance.sum(0)).clamp(min=0)
 
+    def _random(self, neighbours: int) -> Tensor:
+        """Errors (queries, patches) of the medians of random pictures."""
+        if neighbours not in self.random_errors:
+            predicted = self.prediction.predict((), neighbours)
+            self.random_errors[neighbours] = self.prediction.error(predicted)
+        return self.random_errors[neighbours]
 
-def _column(values: Tensor, kind: str, jitter: Tensor) -> Tensor:
-    if kind == "categorical":
-        codes = one_hot(values.round().long() - int(values.min())).float()
-        return CATEGORY_DISTANCE * codes + jitter[:, None]
-    return (values + jitter)[:, None]
+    def _error(self, group: tuple[int, ...]) -> Tensor:
+        """Errors (queries, patches) of the prediction from this set alone."""
+        if group not in self.errors:
+            predicted = self.prediction.predict(group, self._neighbours(group))
+            self.errors[group] = self.prediction.error(predicted)
+        return self.errors[group]
