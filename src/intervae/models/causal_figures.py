@@ -35,7 +35,11 @@ def draw_sweep(model: CausalModel, data: Dataset, path: Path) -> None:
     """Draw one test image with each variable swept over its range."""
     middle = len(data.test) // 2
     image = data.test[middle : middle + 1].images
-    rows = [sweep_row(model, image, v, i) for i, v in enumerate(data.variables)]
+    labels = data.train.labels.cpu().numpy()
+    rows = [
+        sweep_row(model, image, v, i, sweep_values(v, labels[:, i]))
+        for i, v in enumerate(data.variables)
+    ]
     figures.intervention_sweep(path, image[0], rows)
 
 
@@ -43,7 +47,8 @@ def intervention_row(
     model: CausalModel, data: Dataset, part: Split, variable: Variable
 ) -> figures.InterventionRow:
     """Return the images of `part` with one variable set to the middle of its range."""
-    value = 1.0 if variable.kind == "binary" else round((variable.low + variable.high) / 2, 2)
+    is_code = variable.kind != "continuous"
+    value = variable.high if is_code else round((variable.low + variable.high) / 2, 2)
     do = {variable.name: value}
     generated = model.counterfactual(part.images, do).cpu()
     truth = None
@@ -51,17 +56,24 @@ def intervention_row(
         exogenous = part.fields["exogenous"].cpu().numpy()
         size = data.spec.image_shape[-1]
         truth = data.simulator.counterfactual(exogenous, do, size=size)[0]
-    label = f"do({variable.name} = {value:g}{' ' + variable.unit if variable.unit else ''})"
+    shown = variable.format_value(value) if variable.kind == "categorical" else f"{value:g}"
+    label = f"do({variable.name} = {shown}{' ' + variable.unit if variable.unit else ''})"
     return figures.InterventionRow(label, generated, truth)
 
 
-def sweep_row(model: CausalModel, image: Any, variable: Variable, index: int) -> figures.SweepRow:
-    """Return one image (1, C, H, W) with one variable moved over its range."""
-    values = (
-        np.array([0.0, 1.0])
-        if variable.kind == "binary"
-        else np.linspace(variable.low, variable.high, SWEEP_VALUES)
-    )
+def sweep_values(variable: Variable, labels: np.ndarray) -> np.ndarray:
+    """Return values over the range of a variable, or codes among its labels (N,)."""
+    if variable.kind == "continuous":
+        return np.linspace(variable.low, variable.high, SWEEP_VALUES)
+    codes = np.unique(labels[~np.isnan(labels)])
+    spread = np.linspace(0, len(codes) - 1, min(len(codes), SWEEP_VALUES)).round().astype(int)
+    return codes[spread]
+
+
+def sweep_row(
+    model: CausalModel, image: Any, variable: Variable, index: int, values: np.ndarray
+) -> figures.SweepRow:
+    """Return one image (1, C, H, W) with one variable set to each of `values`."""
     images = [model.counterfactual(image, {variable.name: float(v)}) for v in values]
     measured = float(model.measure(image)[0, index])
     return figures.SweepRow(
