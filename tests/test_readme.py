@@ -64,16 +64,18 @@ def smaller(words: list[str]) -> list[str]:
     if words[0] != "train":
         return words
     less = ["--data-option", "samples=96"] if "pendulum" in words else []
+    few_steps = [
+        "--epochs",
+        "1",
+        "--no-evaluate",
+        "--set",
+        "batch_size=16",
+        "--set",
+        "channels=4,4",
+    ]
     small = {
-        "cmcl": [
-            "--epochs",
-            "1",
-            "--no-evaluate",
-            "--set",
-            "batch_size=16",
-            "--set",
-            "channels=4,4",
-        ],
+        "cmcl": few_steps,
+        "deep-scm": few_steps,
         "ct-vae": [
             "--set",
             "epochs=1",

@@ -218,6 +218,12 @@ def test_graph_is_learned_without_categories_and_saved(data: Dataset, tmp_path: 
     assert torch.equal(*images)
 
 
+def test_figures_show_categories(untrained: DeepSCM, data: Dataset, tmp_path: Path) -> None:
+    for name, draw in untrained.figures(data).items():
+        draw(tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 1000, name
+
+
 def test_hierarchical_pictures_answer_the_same_queries(data: Dataset) -> None:
     settings = {**TINY, "widths": (4, 8), "layers": (1,), "encoder_blocks": (1,)}
     model = DeepSCM(data.spec, graph=GRAPH, picture="hvae", **settings)

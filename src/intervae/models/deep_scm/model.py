@@ -193,7 +193,7 @@ class DeepSCM(DeepSCMQueries):
         """Store the steps of the warm-up, and which classes of each variable occur in training."""
         steps = self.settings.epochs * (len(data.train) // self.settings.batch_size)
         self.warm_up_steps.fill_(self.settings.warm_up * steps)
-        labels = self.spec.normalise(data.train.labels)
+        labels = self.spec.normalise(data.train.labels.to(self.device))
         for i, kind in enumerate(self.types):
             values = labels[:, i][~labels[:, i].isnan()]
             if kind.classes:

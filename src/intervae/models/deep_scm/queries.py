@@ -22,6 +22,7 @@ from intervae.models.causal import CausalModel
 from intervae.models.deep_scm.predictor import VariablePredictor
 from intervae.models.deep_scm.settings import DeepSCMSettings
 from intervae.models.deep_scm.variables import GraphVariables
+from intervae.models.inputs import as_tensor
 from intervae.nets.likelihood import draw_standard
 from intervae.nets.picture_mechanism import SMALLEST_SIDE, PictureMechanism
 
@@ -102,8 +103,8 @@ class DeepSCMQueries(CausalModel):
 
         Densities are per unit of a continuous variable. 0 where the variable or a parent is NaN.
         """
-        table = torch.as_tensor(labels)
-        values = self.normalise_labels(self.as_labels(labels, len(table) if table.ndim > 1 else 1))
+        table = as_tensor(labels, "labels")
+        values = self.normalise_labels(self.as_labels(table, len(table) if table.ndim > 1 else 1))
         log_prob = self.variables.log_prob(values)
         log_scales = [
             math.log(variable.std) if variable.kind == "continuous" else 0.0
