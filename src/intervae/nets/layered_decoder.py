@@ -21,6 +21,7 @@ COMBINATIONS = 8  # of coordinates and variables, in a coordinate layer
 OCTAVES = 3  # frequencies of each combination
 MOST_POINTS = 2**18  # pixels times images that a coordinate layer handles at once in queries
 CLOSED = -30.0  # opacity logit outside the region of a layer
+LARGEST_OPACITY = 12.0  # absolute opacity logit inside it
 DARKEST = 1e-6  # pixels are kept this far from 0 and 1, so that their logits are finite
 
 
@@ -165,18 +166,24 @@ class LayeredDecoder(nn.Module):
         self._active = self._group_region = self._group_pixels = None
 
     # ---- pictures ------------------------------------------------------------------------------
-    def single_logits(self, variables: Tensor) -> Tensor:
-        """Colour and opacity logits (B, S, C + 1, H W) of the active layers of one variable."""
+    def single_logits(self, variables: Tensor, limit: Tensor | float = LARGEST_OPACITY) -> Tensor:
+        """Colour and opacity logits (B, S, C + 1, H W) of the active layers of one variable.
+
+        Arguments:
+            limit: of the absolute opacity logits; a small one keeps all layers in the picture.
+        """
         rows = self.active[: self.single_count]
         if not rows:
             colours, height, width = self.image_shape
             return variables.new_zeros(len(variables), 0, colours + 1, height * width)
-        return torch.stack(
-            [self.singles[row](octaves(variables[:, row : row + 1])).flatten(2) for row in rows],
-            dim=1,
-        )
+        outputs = [
+            self.singles[row](octaves(variables[:, row : row + 1])).flatten(2) for row in rows
+        ]
+        return limit_opacity(torch.stack(outputs, dim=1), limit)
 
-    def group_logits(self, variables: Tensor, pixels: Tensor) -> Tensor:
+    def group_logits(
+        self, variables: Tensor, pixels: Tensor, limit: Tensor | float = LARGEST_OPACITY
+    ) -> Tensor:
         """Colour and opacity logits (B, G, C + 1, P) of the active groups at some pixels."""
         outputs = []
         for row in self.active[self.single_count :]:
@@ -187,7 +194,8 @@ class LayeredDecoder(nn.Module):
             output = torch.cat([layer(inputs, self.coordinates[chunk]) for chunk in chunks], dim=2)
             closed = torch.zeros_like(output[:, :, :1])
             closed[:, -1] = CLOSED
-            outputs.append(torch.where(region[pixels].bool(), output, closed))
+            inside = region[pixels].bool()
+            outputs.append(torch.where(inside, limit_opacity(output, limit), closed))
         return torch.stack(outputs, dim=1)
 
     def layer_logits(self, variables: Tensor, pixels: Tensor | None = None) -> Tensor:
@@ -251,6 +259,12 @@ class LayeredDecoder(nn.Module):
             flat = own if background is None else background
         picture = flat.unflatten(2, self.image_shape[1:])
         return torch.logit(picture, DARKEST)
+
+
+def limit_opacity(logits: Tensor, limit: Tensor | float) -> Tensor:
+    """Colour and opacity logits (..., C + 1, P) with opacities between -limit and limit."""
+    opacity = limit * torch.tanh(logits[..., -1:, :] / limit)
+    return torch.cat([logits[..., :-1, :], opacity], dim=-2)
 
 
 def _centres(side: int) -> Tensor:

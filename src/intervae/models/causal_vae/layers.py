@@ -4,7 +4,7 @@ A layer of several variables paints only in its region, and pays for every pixel
 layers of single variables paint right without it. In the first half of training the loss turns from
 squared to absolute errors, whose answer to what a layer cannot know is the median, the background;
 and from pixels weighted by their deviation from the background to equal weights, without which thin
-objects are not found.
+objects are not found. Opacities are limited at first, and less and less until then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from intervae.causal.graph import CausalGraph
 from intervae.data import Dataset, Spec
 from intervae.discovery.image_groups import check_groups, find_image_groups
 from intervae.errors import UsageError
-from intervae.nets.layered_decoder import LayeredDecoder
+from intervae.nets.layered_decoder import LARGEST_OPACITY, LayeredDecoder
 
 SCALE = 0.1  # of the Laplace likelihood of a pixel
 PRICE = 0.02  # of a pixel that a larger layer paints though smaller ones paint it right
@@ -28,6 +28,7 @@ RIGHT = 0.1  # largest colour error of a pixel that counts as painted right
 SQUARED = 3.0  # weight of squared errors at the start
 REGION = 0.02  # of a group's largest gain at a pixel, to be in the box where it paints
 MARGIN = 0.25  # of the box's extent, by which it is extended on every side
+FIRST_LIMIT = 3.0  # of opacity logits at the start: a layer that is closed learns nothing
 TURN = (0.25, 0.5)  # shares of training between which the losses turn
 BACKGROUND_IMAGES = 1024  # whose median is the background
 
@@ -161,7 +162,9 @@ def layer_loss(
         squared, absolute = difference.square().sum(1), difference.abs().sum(1)
         return SQUARED * start * squared + (1 - 0.9 * start) * absolute
 
-    logits = decoder.single_logits(values)
+    early = (1 - progress / TURN[1]).clamp(min=0)
+    limit = LARGEST_OPACITY * (FIRST_LIMIT / LARGEST_OPACITY) ** early
+    logits = decoder.single_logits(values, limit)
     outside = weight * error(decoder.compose(logits, background=background).pixels, truth)
     if decoder.single_count == len(decoder.active):
         return outside.sum(1).mean() / SCALE, torch.zeros_like(progress)
@@ -171,7 +174,7 @@ def layer_loss(
     area = len(inside) / len(pixels)  # pixels that a drawn one stands for
     total = (outside * (1 - decoder.group_region)).sum(1).mean()
     target, weight, logits = truth[..., pixels], weight[:, pixels], logits[..., pixels]
-    layers = torch.cat([logits, decoder.group_logits(values, pixels)], dim=1)
+    layers = torch.cat([logits, decoder.group_logits(values, pixels, limit)], dim=1)
     picture, weights = decoder.compose(layers, pixels, background)
     total = total + area * (weight * error(picture, target)).sum(1).mean()
     with torch.no_grad():
