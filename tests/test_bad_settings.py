@@ -75,12 +75,13 @@ def test_a_wrong_setting_is_an_error_before_anything_is_written(
             "causal-vae-unsup",
             ["--graph", "true"],
             "causal-vae-unsup takes no graph (graph=, --graph); "
-            "models that do: causal-vae, causal-gan.",
+            "models that do: causal-vae, deep-scm, causal-gan.",
         ),
         (
             "vae",
             ["--graph", "nowhere.json"],
-            "vae takes no graph (graph=, --graph); models that do: causal-vae, causal-gan.",
+            "vae takes no graph (graph=, --graph); "
+            "models that do: causal-vae, deep-scm, causal-gan.",
         ),
         (
             "pca",
@@ -112,7 +113,7 @@ def test_options_a_model_does_not_take_or_needs_are_an_error(
 
 # ---- graphs ----------------------------------------------------------------------------------
 def test_a_graph_for_a_model_without_one_is_an_error_in_python(pendulum: Any) -> None:
-    with pytest.raises(UsageError, match=r"vae takes no graph .*causal-vae, causal-gan"):
+    with pytest.raises(UsageError, match=r"vae takes no graph .*causal-vae, deep-scm, causal-gan"):
         package.create("vae", pendulum, graph=pendulum.graph)
 
 

@@ -29,7 +29,16 @@ def test_an_encoder_that_needs_labels_is_trained_evaluated_and_drawn(tmp_path: P
 
 
 # ---- data without labels ------------------------------------------------------------------------
-NEED_LABELS = {"causal-vae", "condition-vae", "ivae", "causal-gan", "dc-ign", "ct-vae", "cmcl"}
+NEED_LABELS = {
+    "causal-vae",
+    "condition-vae",
+    "ivae",
+    "causal-gan",
+    "dc-ign",
+    "ct-vae",
+    "cmcl",
+    "deep-scm",
+}
 
 
 @pytest.fixture(scope="module")

@@ -189,7 +189,7 @@ def test_other_models_refuse_missing_labels_in_one_sentence(
 
 def test_the_error_names_the_models_that_take_missing_labels(registered: None) -> None:
     data = with_missing(ramps())
-    advice = r"or use a model that takes missing labels \(label-mean\)\.$"
+    advice = r"or use a model that takes missing labels \(deep-scm, label-mean\)\.$"
     place = r"^made, sample 0 of the train split: 'a' has no value \(\d+ of 64 rows\)"
     with pytest.raises(DataError, match=rf"{place}, but vae takes no missing labels; .*{advice}"):
         create("vae", data)
