@@ -1,8 +1,8 @@
 """Pictures predicted from the labels of a few variables: the median of the nearest neighbours.
 
 The median of 3^d neighbours is taken as the remedian of Rousseeuw and Bassett (1990), medians of
-three d times over, because minima and maxima of bytes are fast: about 15 ms per prediction of 400
-pictures of 48 x 48 pixels on one CPU thread.
+three d times over, because minima and maxima of bytes are fast: 400 predictions of 48 x 48 pixels
+take 7 ms with 9 neighbours and 51 ms with 81, on one CPU thread.
 """
 
 from __future__ import annotations
