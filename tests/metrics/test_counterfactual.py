@@ -145,6 +145,18 @@ def test_pixel_errors_match_the_formula_and_headline_is_over_all(
     }  # without a regressor
 
 
+def test_pixels_leave_out_variables_without_a_true_image(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = measure(data, lambda images, do: images / 255)["counterfactual_pixel_mae"]
+    monkeypatch.setattr(Pendulum, "without_true_image", ("light",))
+    some = measure(data, lambda images, do: images / 255)["counterfactual_pixel_mae"]
+    expected = {name: value for name, value in every.per_variable.items() if name != "light"}
+    assert some.per_variable == expected
+    assert some.value == pytest.approx(np.mean(list(expected.values())))
+    assert some.value != every.value
+
+
 def test_a_moved_non_descendant_is_measured_in_its_units(
     data: Dataset, regressor: ImageRegressor
 ) -> None:

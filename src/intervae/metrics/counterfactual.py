@@ -66,6 +66,7 @@ def counterfactual_errors(
         nondescendant_movement: per do(v), mean change of the variables that are neither v nor its
             descendants in the true graph, in standard deviations; 0 is best.
 
+    The first four leave out do() of a variable in `simulator.without_true_image`.
     A headline is the mean over all variables; the parameters `causes` and `effects` have the means
     over these. The parameter `doing_nothing` holds the values of the unchanged input;
     `true_picture`, of the last two, those of the true images, which is the error of the regressor.
@@ -89,6 +90,8 @@ def counterfactual_errors(
         truth = as_float_images(rendered)
         answer = as_float_images(query(images, {name: values}), f"the answer to do({name})")
         for similarity, function in _SIMILARITIES.items():
+            if name in simulator.without_true_image:
+                continue
             scores[f"counterfactual_{similarity}"][name] = float(function(answer, truth).mean())
             scores[f"identity_{similarity}"][name] = float(function(factual, truth).mean())
         if measured is not None:
