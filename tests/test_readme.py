@@ -259,8 +259,10 @@ def test_make_demo_and_make_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (demo,) = commands(makefile.replace("\t", ""))
     assert demo[demo.index("--out") + 1] == "runs/demo"
     assert "`runs/demo`" in text_of(README)
-    succeeded(intervae(*smaller(demo)))
-    succeeded(intervae(*smaller(demo), "--no-evaluate"))  # a second time as well
+    # as many images as show every variable
+    words = [word.replace("samples=96", "samples=800") for word in smaller(demo)]
+    succeeded(intervae(*words))
+    succeeded(intervae(*words, "--no-evaluate"))  # a second time as well
     assert {"model.safetensors", "config.json", "metrics.jsonl", "graph.json", "README.md"} <= set(
         contents(tmp_path / "runs" / "demo")
     )

@@ -32,6 +32,10 @@ class MissingQueryError(QueryError, AttributeError):
     """A query that a model lacks; also an AttributeError, so that hasattr() is False."""
 
 
+class DataWarning(UserWarning):
+    """Something in the data that a user should know; the command line prints it as a note."""
+
+
 class UsageError(IntervaeError):
     """A wrong name, setting or option; the command line exits with 2."""
 

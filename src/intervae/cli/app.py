@@ -22,7 +22,7 @@ import intervae
 from intervae.cli import discover, evaluate, output, query, reproduce, train
 from intervae.cli.options import AsJson
 from intervae.cli.output import echo, err, print_rows
-from intervae.errors import IntervaeError
+from intervae.errors import DataWarning, IntervaeError
 from intervae.registry import PluginWarning
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
@@ -133,8 +133,8 @@ def main() -> None:
 def _show_warning(
     message: Warning | str, category: type[Warning], *place: Any, **more: Any
 ) -> None:
-    """Print a warning about a plugin as a note, all others as Python does."""
-    if issubclass(category, PluginWarning):
+    """Print a warning about data or a plugin as a note, all others as Python does."""
+    if issubclass(category, (DataWarning, PluginWarning)):
         output.print_notes([str(message)], err)
     else:
         _python_showwarning(message, category, *place, **more)

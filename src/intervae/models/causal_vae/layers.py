@@ -19,7 +19,7 @@ from torch import Tensor
 from intervae.causal.graph import CausalGraph
 from intervae.data import Dataset, Spec
 from intervae.discovery.image_groups import check_groups, find_image_groups
-from intervae.errors import UsageError
+from intervae.errors import DataWarning, UsageError
 from intervae.nets.layered_decoder import LARGEST_OPACITY, LayeredDecoder
 
 SCALE = 0.1  # of the Laplace likelihood of a pixel
@@ -57,8 +57,10 @@ def choose_layers(
     for name in spec.names:
         if name not in painted:
             warnings.warn(
-                f"no pixel shows {name!r}; do({name}) will leave the picture as it is, but for "
-                "the effects of this variable.",
+                f"no pixel shows {name!r} in {len(train)} training images; do({name}) will leave "
+                "the picture as it is, but for the effects of this variable. If it draws an "
+                "object together with other variables, name them with layers=.",
+                DataWarning,
                 stacklevel=2,
             )
     background = train[torch.arange(min(BACKGROUND_IMAGES, len(train)))].images
