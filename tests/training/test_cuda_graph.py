@@ -110,6 +110,28 @@ def test_captured_and_eager_steps_of_muon_are_the_same(make_model: Any, pendulum
     ].norm()  # a rate that stays as it was captured is off by half
 
 
+def test_captured_and_eager_averages_of_weights_are_the_same(
+    make_model: Any, pendulum: Dataset
+) -> None:
+    changes: dict[bool, Tensor] = {}
+    for captured in (False, True):
+        model, phase = prepare(make_model, pendulum)
+        stepper = stepper_of(model, replace(phase, averaging=0.5), pendulum, captured)
+        assert (stepper.graph is not None) == captured
+        average = stepper.average
+        assert average is not None
+        assert not average.updates
+        begun = torch.cat([parameter.detach().flatten() for parameter in average.parameters])
+        for epoch in range(3):
+            steps = len(stepper.run_epoch(epoch, 3, seed=epoch))
+        assert average.updates == 3 * steps
+        changes[captured] = torch.cat([weight.flatten() for weight in average.averages]) - begun
+        raw = torch.cat([parameter.detach().flatten() for parameter in average.parameters]) - begun
+    difference = (changes[False] - changes[True]).norm()
+    assert difference < 0.02 * changes[False].norm()
+    assert difference < 0.2 * (raw - changes[True]).norm()  # smaller than that to the raw weights
+
+
 def test_capture_leaves_the_weights_unchanged(make_model: Any, pendulum: Dataset) -> None:
     model, phase = prepare(make_model, pendulum)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}

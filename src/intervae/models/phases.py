@@ -67,6 +67,8 @@ class Phase:
             variables. A return value of True ends the phase.
         patience: epochs without a better validation loss after which the phase ends; None: never.
         keep_best: whether the phase ends with the weights of the best validation loss.
+        averaging: decay per step of the averaged weights (buffers are not averaged), by which the
+            phase is validated and with which it ends; 0: none.
     """
 
     name: str
@@ -81,3 +83,4 @@ class Phase:
     after_epoch: Callable[[Mapping[str, float]], bool | None] | None = None
     patience: int | None = None
     keep_best: bool = False
+    averaging: float = 0.0

@@ -259,13 +259,14 @@ class Trainer:
             terms = stepper.run_epoch(epoch, phase.epochs, epoch_seed(self.seed, index, epoch))
             check_finite_steps(terms, stepper.names, phase, epoch, self.checkpoint)
             train = dict(zip(stepper.names, terms.double().mean(0).tolist(), strict=True))
-            validation = validation_terms(self.model, phase, data.validation, self.seed)
-            check_finite_validation(validation, phase, epoch, self.checkpoint)
-            progress.epoch = epoch + 1
-            if progress.best is None or validation["loss"] < progress.best:
-                progress.best, progress.best_epoch = validation["loss"], epoch + 1
-                if phase.keep_best:
-                    best = {k: v.clone() for k, v in self.model.state_dict().items()}
+            with stepper.averaged_weights():
+                validation = validation_terms(self.model, phase, data.validation, self.seed)
+                check_finite_validation(validation, phase, epoch, self.checkpoint)
+                progress.epoch = epoch + 1
+                if progress.best is None or validation["loss"] < progress.best:
+                    progress.best, progress.best_epoch = validation["loss"], epoch + 1
+                    if phase.keep_best:
+                        best = {k: v.clone() for k, v in self.model.state_dict().items()}
             ended = bool(phase.after_epoch(train)) if phase.after_epoch else False
             self._log_epoch(phase, epoch, train, validation)
             waited = epoch + 1 - progress.best_epoch
@@ -273,6 +274,7 @@ class Trainer:
                 break
             if time.monotonic() - self.last_write >= self.options.checkpoint_seconds:
                 self._write_checkpoint(stepper, best)
+        stepper.end_with_average()
         if phase.keep_best and best:
             self.model.load_state_dict(best)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 from intervae.data import Split
 from intervae.models.base import Model
 from intervae.models.phases import Phase
+from intervae.training.averaging import WeightAverage
 from intervae.training.optimisers import (
     CAPTURABLE,
     load_optimiser_state,
@@ -19,6 +21,7 @@ from intervae.training.optimisers import (
     rate_factor,
 )
 
+AVERAGE = "average."  # prefix of the names of averages in `Stepper.state`
 CAPTURING = threading.Lock()  # one capture at a time if several runs share a GPU
 _CAPTURE_STREAMS: dict[torch.device, torch.cuda.Stream] = {}  # of the main thread
 
@@ -66,6 +69,9 @@ class Stepper:
         self.on_gpu = self.device.type == "cuda"
         self.steps_per_epoch = len(split) // batch_size
         self.optimisers = [make_optimiser(model, player, self.on_gpu) for player in phase.players]
+        self.average: WeightAverage | None = None
+        if phase.averaging:
+            self.average = WeightAverage(model, self.optimisers, phase.averaging)
         self.generator = torch.Generator(self.device)
         # rows of each step
         self.order = torch.zeros(
@@ -102,6 +108,8 @@ class Stepper:
                 optimiser.step()
             prefix = f"{player.name}." if len(self.phase.players) > 1 else ""
             terms |= {prefix + name: value.detach() for name, value in player_terms.items()}
+        if self.average is not None:
+            self.average.update()
         if self.phase.after_step is not None:
             with torch.no_grad():
                 self.phase.after_step()
@@ -130,6 +138,8 @@ class Stepper:
                 for state in optimiser.state.values():
                     for value in state.values():
                         value.zero_()
+        if self.average is not None:
+            self.average.reset()
 
     def run_epoch(self, epoch: int, epochs: int, seed: int) -> Tensor:
         """Run the steps of one epoch; return the terms (steps, t) on the host.
@@ -166,10 +176,26 @@ class Stepper:
                 if not isinstance(group["lr"], Tensor):
                     group["lr"] = group["base_rate"] * factor
 
+    # ---- averaged weights and checkpoints -------------------------------------------------------
+    def averaged_weights(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which the model has the averaged weights, if the phase has any."""
+        return contextlib.nullcontext() if self.average is None else self.average.loaded()
+
+    def end_with_average(self) -> None:
+        """Replace the weights by their averages, if the phase has any."""
+        if self.average is not None:
+            self.average.load()
+
     def state(self) -> dict[str, Tensor]:
-        """Return the optimisers' tensors for a checkpoint."""
-        return optimiser_state(self.optimisers)
+        """Return the tensors of the optimisers and of the averages for a checkpoint."""
+        averages = {} if self.average is None else self.average.state()
+        named = {AVERAGE + name: tensor for name, tensor in averages.items()}
+        return {**optimiser_state(self.optimisers), **named}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `state` returned."""
-        load_optimiser_state(self.optimisers, tensors, self.on_gpu)
+        """Restore what `state` returned; averages that it lacks start from the weights."""
+        averages = {n.removeprefix(AVERAGE): t for n, t in tensors.items() if n.startswith(AVERAGE)}
+        others = {name: t for name, t in tensors.items() if not name.startswith(AVERAGE)}
+        load_optimiser_state(self.optimisers, others, self.on_gpu)
+        if self.average is not None:
+            self.average.load_state(averages)

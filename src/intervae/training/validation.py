@@ -48,6 +48,10 @@ def check_phase(phase: Phase, data: Dataset | None) -> int:
     for name, (value, minimum) in minima.items():
         if value is not None and value < minimum:
             raise UsageError(f"{name}={value} in phase {phase.name!r} must be at least {minimum}.")
+    if not 0 <= phase.averaging < 1:
+        raise UsageError(
+            f"averaging={phase.averaging} in phase {phase.name!r} must be at least 0 and below 1."
+        )
     for player in phase.players:
         if not player.learning_rate > 0:
             raise UsageError(

@@ -193,6 +193,36 @@ def test_class_without_a_training_row_is_refused(data: Dataset) -> None:
         model.counterfactual(data.test.images[:1], {}, torch.tensor([[5.0, 150.0, 1.0]]))
 
 
+# ---- averaged weights ----------------------------------------------------------------------------
+def test_queries_use_averaged_weights(data: Dataset) -> None:
+    """The decay stays below 0.999 in a training this short, so both decays average the same."""
+    models = [DeepSCM(data.spec, graph=GRAPH, averaging=d, **TINY) for d in (0.0, 0.999, 0.9999)]
+    losses = [model.fit(data, seed=0, device="cpu").history[-1] for model in models]
+    assert losses[0]["train"] == losses[1]["train"] == losses[2]["train"]
+    raw, averaged, slower = (model.state_dict() for model in models)
+    assert all(torch.equal(tensor, slower[name]) for name, tensor in averaged.items())
+    name = "predictor." + next(iter(dict(models[0].predictor.named_parameters())))
+    assert not torch.equal(raw[name], averaged[name])
+
+
+def test_short_training_does_not_suffer_from_averaging(data: Dataset) -> None:
+    """Validation losses after 81 steps, whose learning rate falls to nearly zero."""
+    raw, averaged = (
+        DeepSCM(data.spec, graph=GRAPH, **{**TINY, "epochs": 3}, averaging=decay)
+        .fit(data, seed=0)
+        .history
+        for decay in (0.0, 0.999)
+    )
+    gain = raw[0]["validation"]["loss"] - raw[-1]["validation"]["loss"]
+    assert averaged[-1]["validation"]["loss"] < raw[-1]["validation"]["loss"] + 0.05 * gain
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.0, 2.0])
+def test_averaging_outside_its_range_is_refused(data: Dataset, value: float) -> None:
+    with pytest.raises(UsageError, match=r"averaging=.* must be at least 0 and below 1\.$"):
+        DeepSCM(data.spec, graph=GRAPH, averaging=value, **TINY)
+
+
 # ---- variables -----------------------------------------------------------------------------------
 def test_likelihood_of_a_variable_is_a_density_in_its_own_units(trained: DeepSCM) -> None:
     side = torch.linspace(0, 12, 4001)

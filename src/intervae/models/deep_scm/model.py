@@ -181,6 +181,7 @@ class DeepSCM(DeepSCMQueries):
             prepare=self.prepare_training,
             patience=settings.patience,
             keep_best=settings.patience is not None,
+            averaging=settings.averaging,
         )
         first = [] if settings.graph in NOT_LEARNED else [Phase("graph", prepare=self.learn_graph)]
         return [*first, main]

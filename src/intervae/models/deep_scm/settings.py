@@ -74,6 +74,9 @@ class DeepSCMSettings:
     clip: float = setting(
         200.0, "largest gradient norm of pictures, predictor and variables, each", advanced=True
     )
+    averaging: float = setting(
+        0.999, "decay of the averaged weights that queries use; 0 for none", advanced=True
+    )
     patience: int | None = setting(
         None, "epochs without a lower validation loss before stopping; none disables", advanced=True
     )
@@ -85,3 +88,5 @@ class DeepSCMSettings:
         for name in ("clip", "kl_weight", "first_kl_weight"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be larger than 0.")
+        if not 0 <= self.averaging < 1:
+            raise UsageError(f"averaging={self.averaging} must be at least 0 and below 1.")
