@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -261,9 +261,29 @@ class LayeredDecoder(nn.Module):
         return torch.logit(picture, DARKEST)
 
 
+class Bounded(torch.autograd.Function):
+    """Clamp to [-limit, limit]; the gradient is dropped only where a step would leave the bounds.
+
+    A value beyond a bound still gets the gradient that leads back. With tanh or a plain clamp that
+    gradient vanishes, and a layer that is closed everywhere stays closed.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, limit: Tensor) -> Tensor:
+        ctx.save_for_backward(values, limit)
+        return torch.maximum(torch.minimum(values, limit), -limit)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        values, limit = ctx.saved_tensors
+        outward = ((values > limit) & (gradient < 0)) | ((values < -limit) & (gradient > 0))
+        return gradient.masked_fill(outward, 0), None
+
+
 def limit_opacity(logits: Tensor, limit: Tensor | float) -> Tensor:
     """Colour and opacity logits (..., C + 1, P) with opacities between -limit and limit."""
-    opacity = limit * torch.tanh(logits[..., -1:, :] / limit)
+    bound = limit if isinstance(limit, Tensor) else logits.new_full((), limit)
+    opacity = Bounded.apply(logits[..., -1:, :], bound)
     return torch.cat([logits[..., :-1, :], opacity], dim=-2)
 
 
