@@ -58,7 +58,14 @@ COLUMNS = (
     "outside_mask_mae",
     "reconstruction_pixel_mae",
 )
-LAYERS = {"decoder": "layers", "prior_std": 0.015}
+LAYERS = {
+    "decoder": "layers",
+    "prior_std": 0.015,
+    "channels": (64, 64, 128, 128),
+    "hidden": 512,
+    "layer_hidden": 128,
+    "layer_pixels": 1024,
+}
 
 
 def _both_decoders(name: str, title: str, data: str) -> Experiment:
