@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from intervae.models.storage import load_model
 from intervae.report import write_figures
 from intervae.training import fit
 
-COMPARED = ("doing_nothing", "reconstruction", "true_picture")  # references that are recorded
+# references that are recorded
+COMPARED = ("doing_nothing", "reconstruction", "true_picture", "real_pictures")
 _LOADING = threading.Lock()
 
 
@@ -46,16 +48,7 @@ class Train(Job):
         measurements = evaluate(model, data, metrics)
         write_evaluation(folder, measurements)
         write_figures(model, data, folder)
-        numbers: Numbers = {"train_seconds": seconds}
-        for m in measurements:
-            numbers[m.metric] = m.value
-            if "by_chance" in m.parameters:
-                numbers[f"{m.metric}_by_chance"] = m.parameters["by_chance"]["value"]
-                numbers[f"{m.metric}_images"] = float(m.n)
-            for name, value in m.per_variable.items():
-                numbers[MetricKey(m.per_variable_metric, name)] = value
-            numbers |= _compared(m)
-        return numbers
+        return {"train_seconds": seconds, **measured_numbers(measurements)}
 
     def check(self) -> None:
         self.load()
@@ -72,6 +65,20 @@ class Train(Job):
         options = {"checkpoint_seconds": 60, "tensorboard": False, **self.training}
         result = fit(model, data, seed=seed, out=folder, device=device, resume=resume, **options)
         return load_model(folder, device), result.seconds
+
+
+def measured_numbers(measurements: Sequence[Measurement]) -> Numbers:
+    """Return headlines, values per variable and references of measurements."""
+    numbers: Numbers = {}
+    for m in measurements:
+        numbers[m.metric] = m.value
+        if "by_chance" in m.parameters:
+            numbers[f"{m.metric}_by_chance"] = m.parameters["by_chance"]["value"]
+            numbers[f"{m.metric}_images"] = float(m.n)
+        for name, value in m.per_variable.items():
+            numbers[MetricKey(m.per_variable_metric, name)] = value
+        numbers |= _compared(m)
+    return numbers
 
 
 def _compared(m: Measurement) -> Numbers:

@@ -50,7 +50,15 @@ _EXPORTS = {
     "fit_image_regressor": "image_regressor",
     "simulator_regressor": "image_regressor",
     "Morphometry": "digit_morphometry",
+    "MorphometryRegressor": "digit_morphometry",
     "morphometry": "digit_morphometry",
+    "VariableNetworks": "variable_networks",
+    "fit_variable_networks": "variable_networks",
+    "CellReader": "counterfactual_cells",
+    "true_counterfactuals": "counterfactual_cells",
+    "AttributeClassifier": "attribute_classifier",
+    "fit_attribute_classifier": "attribute_classifier",
+    "counterfactual_attributes": "attribute_scores",
     "composition": "axioms",
     "reversibility": "axioms",
     "effectiveness": "axioms",
@@ -75,6 +83,13 @@ if TYPE_CHECKING:
     from intervae.metrics.actions import action_accuracy as action_accuracy
     from intervae.metrics.actions import confusion_matrix as confusion_matrix
     from intervae.metrics.actions import factor_accuracy as factor_accuracy
+    from intervae.metrics.attribute_classifier import AttributeClassifier as AttributeClassifier
+    from intervae.metrics.attribute_classifier import (
+        fit_attribute_classifier as fit_attribute_classifier,
+    )
+    from intervae.metrics.attribute_scores import (
+        counterfactual_attributes as counterfactual_attributes,
+    )
     from intervae.metrics.axioms import composition as composition
     from intervae.metrics.axioms import effectiveness as effectiveness
     from intervae.metrics.axioms import minimality as minimality
@@ -91,9 +106,12 @@ if TYPE_CHECKING:
     from intervae.metrics.concept_mic_tic import concept_information as concept_information
     from intervae.metrics.counterfactual import counterfactual_errors as counterfactual_errors
     from intervae.metrics.counterfactual import latent_movement as latent_movement
+    from intervae.metrics.counterfactual_cells import CellReader as CellReader
+    from intervae.metrics.counterfactual_cells import true_counterfactuals as true_counterfactuals
     from intervae.metrics.dci_importance import dci as dci
     from intervae.metrics.dci_importance import importance_matrix as importance_matrix
     from intervae.metrics.digit_morphometry import Morphometry as Morphometry
+    from intervae.metrics.digit_morphometry import MorphometryRegressor as MorphometryRegressor
     from intervae.metrics.digit_morphometry import morphometry as morphometry
     from intervae.metrics.disentanglement import irs as irs
     from intervae.metrics.disentanglement import irs_matrix as irs_matrix
@@ -135,6 +153,8 @@ if TYPE_CHECKING:
     from intervae.metrics.sap_explicitness import explicitness as explicitness
     from intervae.metrics.sap_explicitness import sap as sap
     from intervae.metrics.sap_explicitness import sap_matrix as sap_matrix
+    from intervae.metrics.variable_networks import VariableNetworks as VariableNetworks
+    from intervae.metrics.variable_networks import fit_variable_networks as fit_variable_networks
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ axioms belong together: the identity satisfies all but effectiveness.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,13 @@ from intervae.data import Variable
 from intervae.errors import DataError, UsageError
 from intervae.metrics.base import Measurement
 from intervae.metrics.counterfactual import variable_distances
-from intervae.metrics.image_regressor import ImageRegressor
 from intervae.metrics.image_similarity import as_float_images, pixel_mae
 from intervae.metrics.interventions import (
     CounterfactualQuery,
     non_descendants,
     random_interventions,
 )
+from intervae.metrics.variable_regressor import VariableRegressor
 
 
 def composition(
@@ -104,7 +104,7 @@ def effectiveness(
     query: CounterfactualQuery,
     images: Any,
     variables: Sequence[Variable],
-    regressor: ImageRegressor,
+    regressor: VariableRegressor,
     *,
     seed: int = 0,
 ) -> list[Measurement]:
@@ -161,10 +161,11 @@ def minimality(
     images: Any,
     labels: np.ndarray,
     variables: Sequence[Variable],
-    regressor: ImageRegressor,
+    regressor: VariableRegressor,
     graph: CausalGraph,
     *,
     seed: int = 0,
+    interventions: Mapping[str, np.ndarray] | None = None,
 ) -> list[Measurement]:
     """Measure what else changes, with x0 = f(x, {}) and x' = f(x, do(v = a)).
 
@@ -179,14 +180,16 @@ def minimality(
     Arguments:
         labels: (N, n) values of the variables in these images.
         graph: over these variables.
+        interventions: name -> values (N,), in the order of the variables; by default random.
     """
     start, table = _check(images, labels, variables)
     columns = _columns(regressor, variables)
+    draws = interventions or random_interventions(variables, len(start), seed)
     null = _answer(query, start, {})
     before = regressor(null)
     scale = np.array([v.std if v.kind == "continuous" else 1.0 for v in regressor.variables])
     movement, pixels = {}, {}
-    for i, (name, values) in enumerate(random_interventions(variables, len(start), seed).items()):
+    for i, (name, values) in enumerate(draws.items()):
         after = _answer(query, start, {name: values})
         fixed = [columns[w] for w in non_descendants(graph, name) if w in columns]
         if fixed:
@@ -256,7 +259,7 @@ def _check(
     return floats, table
 
 
-def _columns(regressor: ImageRegressor, variables: Sequence[Variable]) -> dict[str, int]:
+def _columns(regressor: VariableRegressor, variables: Sequence[Variable]) -> dict[str, int]:
     """Return the regressor's column of each variable."""
     missing = [v.name for v in variables if v.name not in regressor.names]
     if missing:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
+from intervae.data import Variable
 from intervae.data.stroke_morphology import (
     SCALE,
     enlarging_weights,
@@ -16,6 +18,7 @@ from intervae.data.stroke_morphology import (
 from intervae.data.threads import map_rows
 from intervae.errors import DataError
 from intervae.metrics.image_similarity import as_float_images
+from intervae.metrics.variable_regressor import VariableRegressor
 from intervae.settings import check_whole
 
 LARGEST_SCALE = 64
@@ -65,3 +68,23 @@ def morphometry(images: Any, *, scale: int = SCALE) -> Morphometry:
     map_rows(measure, len(pixels), "Measuring digits")
     thickness, shear, intensity = measured.T
     return Morphometry(thickness, np.degrees(np.arctan(-shear)), intensity)
+
+
+class MorphometryRegressor(VariableRegressor):
+    """Morphometry as a reader of the variables that have its names; an empty picture reads 0.
+
+    Arguments:
+        variables: of any names; `thickness`, `slant` and `intensity` are read.
+    """
+
+    def __init__(self, variables: Sequence[Variable], *, scale: int = SCALE) -> None:
+        self.variables = tuple(v for v in variables if v.name in Morphometry._fields)
+        self.scale = scale
+
+    @property
+    def training_images(self) -> int:
+        return 0
+
+    def __call__(self, images: Any) -> np.ndarray:
+        measured = morphometry(images, scale=self.scale)
+        return np.stack([np.nan_to_num(getattr(measured, name)) for name in self.names], axis=1)

@@ -23,6 +23,7 @@ from intervae.data.simulators.base import Simulator
 from intervae.errors import DataError
 from intervae.metrics.base import Measurement
 from intervae.metrics.image_similarity import as_float_images
+from intervae.metrics.variable_regressor import VariableRegressor
 
 LARGEST_SIDE = 32  # pixels; larger images are averaged down
 RIDGES = (10.0, 1.0, 0.1, 0.01)  # candidates, chosen per variable on a fifth of the training images
@@ -33,7 +34,7 @@ IMAGES_AT_ONCE = 256  # for prediction
 
 
 @dataclass(frozen=True)
-class ImageRegressor:
+class ImageRegressor(VariableRegressor):
     """A fitted regressor; `regressor(images)` returns (N, n) values in the variables' units.
 
     Binary and categorical variables are classified. With the training images' centred pixels x_j,
@@ -49,8 +50,8 @@ class ImageRegressor:
     coefficients: np.ndarray  # (training images, columns of all targets)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(v.name for v in self.variables)
+    def training_images(self) -> int:
+        return len(self.pixels)
 
     def __call__(self, images: Any) -> np.ndarray:
         floats = as_float_images(images)
@@ -74,52 +75,6 @@ class ImageRegressor:
             [target.decode(values) for target, values in zip(self.targets, columns, strict=True)],
             axis=1,
         )
-
-    def quality(
-        self, images: Any, labels: np.ndarray, *, name: str = "reader"
-    ) -> list[Measurement]:
-        """Measure the regressor on images it was not trained on.
-
-        Returns `NAME_r2_min` of the continuous variables and `NAME_accuracy_min` of the others.
-
-        Arguments:
-            labels: (N, n) true values. Constant continuous variables are left out and listed in the
-                parameters.
-        """
-        predicted = self(images)
-        r2, accuracy, majority, constant = {}, {}, {}, []
-        for variable, values, truth in zip(
-            self.variables, predicted.T, np.asarray(labels, dtype=np.float64).T, strict=True
-        ):
-            if variable.kind != "continuous":
-                accuracy[variable.name] = float((values == truth).mean())
-                majority[variable.name] = float(
-                    np.unique(truth, return_counts=True)[1].max() / len(truth)
-                )
-            elif np.ptp(truth) == 0:
-                constant.append(variable.name)
-            else:
-                r2[variable.name] = float(
-                    1 - np.square(values - truth).sum() / np.square(truth - truth.mean()).sum()
-                )
-        parameters: dict[str, Any] = {
-            "training_pictures": len(self.pixels),
-            **({"constant": constant} if constant else {}),
-        }
-
-        def minimum(metric: str, scores: dict[str, float], **more: Any) -> Measurement:
-            return Measurement(
-                f"{name}_{metric}_min",
-                min(scores.values()),
-                len(predicted),
-                scores,
-                parameters={**parameters, **more},
-                higher_is_better=True,
-            )
-
-        measurements = [minimum("r2", r2)] if r2 else []
-        measurements += [minimum("accuracy", accuracy, majority=majority)] if accuracy else []
-        return measurements
 
 
 @dataclass(frozen=True)
