@@ -15,6 +15,7 @@ from intervae.experiments.cmcl import CMCL_FIG2, CMCL_FIG3, CMCL_TABLE1, CMCL_TA
 from intervae.experiments.cmcl_mnist import CMCL_MNIST
 from intervae.experiments.cmcl_xray import CMCL_XRAY
 from intervae.experiments.counterfactual_celeba import COUNTERFACTUAL_CELEBA
+from intervae.experiments.counterfactual_morphomnist import COUNTERFACTUAL_MORPHOMNIST
 from intervae.experiments.ctvae import CTVAE_TABLE1
 from intervae.experiments.jobs import Discover, Train
 from intervae.experiments.ladder import LVAE_MNIST, LVAE_NORB, LVAE_OMNIGLOT
@@ -45,6 +46,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     CMCL_MNIST,
     CMCL_XRAY,
     COUNTERFACTUAL_CELEBA,
+    COUNTERFACTUAL_MORPHOMNIST,
 )
 
 

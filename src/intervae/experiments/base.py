@@ -46,7 +46,7 @@ class Job(ABC):
         options: options of the data set.
         settings: settings of the model or of the discovery method.
         variant: text that distinguishes jobs of the same data and model.
-        paper: metric -> the paper's number.
+        paper: metric, or `metric|part` -> the paper's number.
         training: options of the training.
         seeds: number of seeds; without it, that of the experiment.
     """

@@ -66,8 +66,8 @@ def _row(job: Job, key: MetricKey, values: dict[str, float]) -> Row:
         "mean": statistics.fmean(values.values()),
         "std": statistics.stdev(values.values()) if len(values) > 1 else 0.0,
     }
-    if not key.part and key.metric in job.paper:
-        row["paper"] = job.paper[key.metric]
+    if str(key) in job.paper:
+        row["paper"] = job.paper[str(key)]
     return row
 
 

@@ -195,7 +195,8 @@ def minimality(
         if fixed:
             distances = variable_distances(regressor.variables, regressor(after), before).mean(0)
             movement[name] = float((distances / scale)[fixed].mean())
-        intended = float(np.abs(values - table[:, i]).mean() / variables[i].std)
+        distance = variable_distances(variables[i : i + 1], values[:, None], table[:, [i]]).mean()
+        intended = float(distance / (variables[i].std if variables[i].kind == "continuous" else 1))
         if intended > 0:
             pixels[name] = float(pixel_mae(after, null).mean() / intended)
     measurements = []

@@ -58,9 +58,9 @@ def example_calls(model: Model) -> list[str]:
     """Return lines of Python that query this model."""
     if isinstance(model, Counterfactual):
         name = model.latent_names[0]
-        ranges = {v.name: (v.low + v.high) / 2 for v in model.spec.variables}
-        value = ranges.get(name, 0.0)  # a latent without a label has no range
-        return [f'pictures = model.counterfactual(images, {{"{name}": {value:.4g}}})']
+        values = {v.name: _example_value(v) for v in model.spec.variables}
+        value = values.get(name, "0")  # a latent without a label has no range
+        return [f'pictures = model.counterfactual(images, {{"{name}": {value}}})']
     if isinstance(model, Transition):
         return [
             f'after = model.act(images, "{model.spec.actions[0]}")',
@@ -107,6 +107,13 @@ def model_card(model: Model, config: dict[str, Any]) -> str:
         caution = "A counterfactual is only as accurate as the graph and the mechanisms"
     lines += [f"{caution}; outside the training ranges above it extrapolates.", ""]
     return "\n".join(lines)
+
+
+def _example_value(variable: Variable) -> str:
+    """Return the middle of the range, the last category or 1, as written in Python."""
+    if variable.categories:
+        return json.dumps(variable.categories[-1])
+    return "1" if variable.kind == "binary" else f"{(variable.low + variable.high) / 2:.4g}"
 
 
 def _range(variable: Variable) -> str:
