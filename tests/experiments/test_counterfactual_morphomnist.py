@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from mnist_files import draw_strokes, write_mnist
 
 from intervae.data import Dataset, load_data
 from intervae.errors import DataError
@@ -25,8 +24,15 @@ from intervae.experiments.counterfactual_morphomnist import (
     published,
 )
 from intervae.models import MODELS, create
+from mnist_files import draw_strokes, write_mnist
 
-TINY: dict[str, Any] = {"picture": "vae", "channels": (8, 8), "hidden": 16, "epochs": 1, "batch_size": 12}
+TINY: dict[str, Any] = {
+    "picture": "vae",
+    "channels": (8, 8),
+    "hidden": 16,
+    "epochs": 1,
+    "batch_size": 12,
+}
 SMALL: dict[str, Any] = {"images": 10, "predictor_images": 64, "predictor_epochs": 1}
 
 

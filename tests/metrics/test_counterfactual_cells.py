@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mnist_files import draw_strokes
 
 from intervae.data import Variable
 from intervae.data.simulators import MorphoMnist
@@ -28,6 +27,7 @@ from intervae.metrics.variable_networks import (
     fit_variable_networks,
     independent_draws,
 )
+from mnist_files import draw_strokes
 
 IMAGES, DIGITS = draw_strokes()
 SIMULATOR = MorphoMnist(IMAGES, DIGITS, np.arange(len(IMAGES)) >= 40)

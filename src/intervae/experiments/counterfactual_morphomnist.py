@@ -143,6 +143,8 @@ MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
     "vae": ("deep-scm", {"picture": "vae"}, {}, True),
     "hvae": ("deep-scm", {"picture": "hvae"}, {}, True),
     "hvae 5 % labelled": ("deep-scm", {"picture": "hvae"}, {"labelled": 0.05}, True),
+    "rest": ("causal-vae", {"rest": 16}, {}, True),
+    "rest, no graph": ("condition-vae", {"rest": 16}, {}, False),
 }
 QUICK_SETTINGS: dict[str, Any] = {
     "picture": "hvae",
@@ -162,7 +164,7 @@ def _job(variant: str) -> TrainOnDigits:
         model,
         options,
         settings,
-        variant,
+        variant.replace(",", ""),
         published(picture) if picture and not options else {},
         takes_graph=takes_graph,
     )

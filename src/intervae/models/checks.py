@@ -54,15 +54,20 @@ def missing_query(cls: type[Model], query: str) -> MissingQueryError:
     )
 
 
-def need_labels(name: str, spec: Spec) -> None:
-    """Raise a DataError for data without labels, or with categorical ones; `name`: the model."""
+def need_labels(name: str, spec: Spec, *, categories: bool = False) -> None:
+    """Raise a DataError for data without labels, or with categorical ones.
+
+    Arguments:
+        name: of the model.
+        categories: whether it takes categorical labels.
+    """
     if not spec.variables:
         raise DataError(
             f"{name} learns from labels, but this data has none; "
             "give a labels.csv or another model."
         )
     for variable in spec.variables:
-        if variable.kind == "categorical":
+        if variable.kind == "categorical" and not categories:
             raise DataError(
                 f"{name} takes continuous and binary variables, but {variable.name!r} is "
                 "categorical; leave it out with variables= (--variables), or recode it."

@@ -248,12 +248,6 @@ def test_measure_learns_the_concepts(make_data: Any) -> None:
 
 # ---- what it refuses ---------------------------------------------------------------------------
 def test_errors_for_unsuitable_data_and_settings(make_data: Any) -> None:
-    labels = (Variable("a"), Variable("colour", "categorical", categories=("red", "blue", "green")))
-    with pytest.raises(
-        DataError,
-        match="condition-vae takes continuous and binary variables, but 'colour' is categorical",
-    ):
-        ConditionVAE(Spec((1, 16, 16), labels))
     with pytest.raises(DataError, match="condition-vae learns from labels"):
         ConditionVAE(Spec((1, 16, 16)))
     with pytest.raises(DataError, match="not clips"):

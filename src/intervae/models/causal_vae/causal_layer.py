@@ -34,7 +34,7 @@ class CausalLayer(ConceptModel):
         settings = self.settings
         return MaskLayer(
             len(self.latent_names),
-            settings.dims,
+            self.dims,
             hidden=settings.mechanism_hidden,
             parents=settings.mechanism_input,
         )

@@ -40,6 +40,11 @@ class ConceptModel(CausalModel):
     decoder: nn.Module
     noise_bank: Tensor
 
+    @property
+    def dims(self) -> int:
+        """Dims per concept, k."""
+        return self.settings.dims
+
     def make_encoder(self, outputs: int) -> nn.Module:
         settings = self.settings
         return build_encoder(
@@ -58,11 +63,11 @@ class ConceptModel(CausalModel):
         if settings.decoder == "layers":
             raise UsageError(f"decoder=layers needs labelled variables, which {self.name} has not.")
         if settings.decoder == "joint":
-            return make(n * settings.dims)
-        return PerConceptDecoder([make(settings.dims) for _ in range(n)])
+            return make(n * self.dims)
+        return PerConceptDecoder([make(self.dims) for _ in range(n)])
 
     def make_noise_bank(self) -> None:
-        shape = (NOISE_BANK, len(self.latent_names), self.settings.dims)
+        shape = (NOISE_BANK, len(self.latent_names), self.dims)
         self.register_buffer("noise_bank", torch.randn(shape))
 
     # ---- model ---------------------------------------------------------------------------------
@@ -72,7 +77,7 @@ class ConceptModel(CausalModel):
 
     def as_gaussian(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Split features (B, 2 n k) into mean and log-variance, each (B, n, k)."""
-        shape = (2, len(self.latent_names), self.settings.dims)
+        shape = (2, len(self.latent_names), self.dims)
         mean, log_variance = features.unflatten(1, shape).unbind(1)
         return mean, log_variance.clamp(-12, 4)
 

@@ -32,7 +32,7 @@ class ConditionVAE(LabelledConcepts):
     Its graph has no edges: do() sets a concept and leaves all other latents bit for bit unchanged.
 
     Arguments:
-        spec: `data.spec`; its variables must be continuous or binary.
+        spec: `data.spec`; its variables are continuous, binary or categorical.
         settings: see `ConditionVAESettings`.
     """
 
@@ -60,7 +60,7 @@ class ConditionVAE(LabelledConcepts):
         z = reparametrise(mean, log_variance, generator)
         pixels, pixel_terms = self.pixel_terms(z, batch, generator)
         prior = kl_diagonal(
-            mean, log_variance, u[..., None], 2 * math.log(settings.prior_std)
+            mean, log_variance, self.prior_mean(u), 2 * math.log(settings.prior_std)
         ).mean()
         total = pixels + settings.prior_weight * prior
         return {"loss": total, **pixel_terms, "kl_prior": prior}

@@ -12,221 +12,109 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from intervae.causal.gaussian import kl_standard_normal, log_normal, reparametrise
-from intervae.data import Batch, Dataset, Spec
-from intervae.errors import QueryError, UsageError
+from intervae.causal.gaussian import log_normal
+from intervae.causal.variable_types import VariableType, encode_values
+from intervae.data import Dataset, Spec
+from intervae.errors import QueryError
 from intervae.models.batches import in_batches
-from intervae.models.causal_vae.concepts import ConceptModel
-from intervae.models.causal_vae.layers import (
-    ImageLayer,
-    choose_layers,
-    draw_pixels,
-    layer_loss,
-    parse_layers,
-)
+from intervae.models.causal_vae.painting import PaintedConcepts
 from intervae.models.causal_vae.settings import LabelSettings
 from intervae.models.checks import need_labels
-from intervae.models.phases import Phase, Terms
-from intervae.nets.layered_decoder import DARKEST, LayeredDecoder
-from intervae.nets.rest_map import ConditionedDecoder, MapEncoder, map_shape, split_gaussian
-
-REST_FALL = 0.7  # share of training in which the weight of the rest's divergence falls
+from intervae.models.phases import Phase
+from intervae.models.training_classes import all_classes, check_classes, mark_classes
+from intervae.nets.rest_map import split_gaussian
 
 
-class LabelledConcepts(ConceptModel):
+class LabelledConcepts(PaintedConcepts):
     """One concept per label u_i with the prior p(z_i | u_i) = N(u_i, prior_std^2), Eq. 7.
 
-    Labels are normalised. do() takes values in the units of the labels.
+    Labels are normalised. do() takes values in the units of the labels. A categorical label of K
+    classes is K of the concept's dims, +1 for its class and -1 for the others; k is then at least
+    the largest K, and the concept's dims beyond K are 0.
     """
 
     settings: LabelSettings
-    training_steps: Tensor
+    class_seen: Tensor
     likelihood_description = (
         "Conditional likelihood p(x | u): log p(x | z) + log p(z | u) - log q(z | x, u)"
     )
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
-        need_labels(self.name, spec)
+        need_labels(self.name, spec, categories=True)
         super().__init__(spec, seed=seed, **settings)
 
     def build(self) -> None:
         settings, n = self.settings, len(self.spec.variables)
-        outputs = 2 * n * settings.dims
+        self.types = [VariableType.of(variable) for variable in self.spec.variables]
+        outputs = 2 * n * self.dims
         self.encoder = self.make_encoder(settings.hidden if settings.encode_labels else outputs)
+        self.label_features = sum(kind.width for kind in self.types)
         self.label_head = (
-            nn.Sequential(nn.SiLU(), nn.Linear(settings.hidden + n + 1, outputs))
+            nn.Sequential(nn.SiLU(), nn.Linear(settings.hidden + self.label_features + 1, outputs))
             if settings.encode_labels
             else None
         )
-        self.decoder = self.make_decoder()
-        if self.scheduled:
-            self.register_buffer("training_steps", torch.ones(()))
-        if settings.rest:
-            self.rest_encoder = MapEncoder(
-                self.spec.image_shape, 2 * settings.rest, settings.rest_width
-            )
-            if isinstance(self.decoder, LayeredDecoder):
-                self.rest_decoder = self.make_rest_decoder(0)
+        self.build_pictures()
+        if self.has_categories:
+            self.register_buffer("class_seen", all_classes(self.types))
 
-    def make_decoder(self) -> nn.Module:
-        settings = self.settings
-        if settings.rest and settings.decoder == "joint":
-            return self.make_rest_decoder(len(self.spec.variables) * settings.dims)
-        if settings.rest and settings.decoder == "per-concept":
-            raise UsageError(
-                "rest needs decoder=joint or decoder=layers: with decoder=per-concept no network "
-                "sees it."
-            )
-        if settings.decoder != "layers":
-            return super().make_decoder()
-        channels = [max(4, width // 2) for width in reversed(settings.channels)]
-        decoder = LayeredDecoder(
-            len(self.spec.variables),
-            self.spec.image_shape,
-            channels,
-            settings.hidden // 2,
-            group_hidden=settings.layer_hidden,
-        )
-        parse_layers(settings.layers, self.spec, decoder)  # wrong names are errors at once
-        return decoder
-
-    def make_rest_decoder(self, concepts: int) -> ConditionedDecoder:
-        settings = self.settings
-        return ConditionedDecoder(
-            concepts, settings.rest, self.spec.image_shape, settings.rest_width
-        )
-
-    # ---- pictures ------------------------------------------------------------------------------
-    def paint(self, z: Tensor, rest: Tensor | None = None) -> Tensor:
-        """Logits of pixels (B, C, H, W); layers see the mean of each concept's dims.
-
-        Arguments:
-            rest: (B, c, h, w) what no label names, with the setting `rest`; its mean, 0, by
-                default.
-        """
-        if not self.settings.rest:
-            layered = isinstance(self.decoder, LayeredDecoder)
-            return self.decoder(z.mean(-1)) if layered else super().paint(z)
-        if rest is None:
-            rest = z.new_zeros(len(z), *self.rest_shape)
-        if isinstance(self.decoder, LayeredDecoder):
-            return self.decoder(z.mean(-1), self.rest_background(rest))
-        return self.decoder(z.flatten(1), rest)
+    # ---- categories ----------------------------------------------------------------------------
+    @property
+    def has_categories(self) -> bool:
+        return any(v.kind == "categorical" for v in self.spec.variables)
 
     @property
-    def rest_shape(self) -> tuple[int, int, int]:
-        """Shape (c, h, w) of the rest."""
-        return map_shape(self.spec.image_shape, self.settings.rest)
+    def dims(self) -> int:
+        """Dims per concept, k: `settings.dims`, or more for a category with more classes."""
+        widths = [VariableType.of(v).width for v in self.spec.variables]
+        return max(self.settings.dims, *widths)
 
-    def rest_background(self, rest: Tensor, progress: Tensor | float = 1.0) -> Tensor:
-        """Background (B, C, H W) that the rest paints behind the layers.
-
-        It joins in the third quarter of training (`progress` from 0 to 1), so that the layers
-        paint first what the variables determine.
-        """
-        assert isinstance(self.decoder, LayeredDecoder)
-        share = torch.as_tensor((progress - 0.5) / 0.25).clamp(0, 1)
-        change = share * self.rest_decoder(None, rest).flatten(2)
-        return torch.sigmoid(torch.logit(self.decoder.background.flatten(1), DARKEST) + change)
-
-    def rest_weight(self, progress: Tensor) -> Tensor:
-        """Weight of KL(q(rest) || N(0, I)), falling over the first REST_FALL of training.
-
-        A large weight at first: what the concepts tell is drawn from them, because it costs
-        nothing there. Without it the decoder draws everything from the rest, and do() changes
-        nothing.
-        """
-        first, last = self.settings.first_rest_weight, self.settings.rest_weight
-        return first * (last / first) ** (progress / REST_FALL).clamp(0, 1)
-
-    def pixel_terms(
-        self, z: Tensor, batch: Batch, generator: torch.Generator | None
-    ) -> tuple[Tensor, Terms]:
-        settings, images, rest, terms = self.settings, batch["images"], None, {}
-        if not self.scheduled:
-            return super().pixel_terms(z, batch, generator)
-        progress = batch["step"] / self.training_steps  # from 0 to 1
-        if settings.rest:
-            mean, log_variance = split_gaussian(self.rest_encoder(images))
-            rest = reparametrise(mean, log_variance, generator)
-            terms["kl_rest"] = kl_standard_normal(mean, log_variance).mean()
-        if not isinstance(self.decoder, LayeredDecoder):
-            loss, pixel_terms = self.output_terms(self.paint(z, rest), images)
-        else:
-            pixels = None
-            if settings.layer_pixels is not None and self.training:
-                pixels = draw_pixels(self.decoder, settings.layer_pixels, generator)
-            background = None if rest is None else self.rest_background(rest, progress)
-            likelihood, extra = layer_loss(
-                self.decoder, z.mean(-1), images, progress, pixels, background
-            )
-            loss = likelihood + extra
-            pixel_terms = {"reconstruction": likelihood, "layer_terms": extra}
-        if rest is not None:
-            loss = loss + self.rest_weight(progress) * terms["kl_rest"]
-        return loss, {**pixel_terms, **terms}
-
-    @torch.no_grad()
-    def abduct_picture(self, images: Any) -> dict[str, Tensor]:
-        """Posterior mean (B, c, h, w) of what no label names; empty without the setting `rest`."""
-        if not self.settings.rest:
-            return {}
-        x = self.as_images(images)
-        return {"rest": in_batches(lambda chunk: split_gaussian(self.rest_encoder(chunk))[0], x)}
-
-    def draw_picture(self, n: int, generator: torch.Generator) -> dict[str, Tensor]:
-        if not self.settings.rest:
-            return {}
-        return {"rest": torch.randn(n, *self.rest_shape, generator=generator).to(self.device)}
-
-    @torch.no_grad()
-    def decode(self, latents: Tensor, rest: Tensor | None = None) -> Tensor:
-        """Concepts z (B, n, k) to images (B, C, H, W) in [0, 1].
+    def prior_mean(self, u: Tensor) -> Tensor:
+        """Return the mean of p(z | u), Eq. 7: (B, n, 1), or (B, n, k) if there are categories.
 
         Arguments:
-            rest: (B, c, h, w) of `abduct_picture`, 0 by default.
+            u: (B, n) normalised labels.
         """
-        if rest is None:
-            return super().decode(latents)
-        z = self.as_latents(latents)
-        return in_batches(lambda *chunk: torch.sigmoid(self.paint(*chunk)), z, rest)
+        if not self.has_categories:
+            return u[..., None]
+        means = [self._concept(i, u[:, i]) for i in range(u.shape[1])]
+        return torch.stack(means, dim=1)
 
-    # ---- layers --------------------------------------------------------------------------------
+    def _concept(self, index: int, value: Tensor) -> Tensor:
+        """Return the concept (B, k) of a normalised label (B,)."""
+        kind = self.types[index]
+        if kind.width == 1:
+            return value[:, None].expand(-1, self.dims)
+        signs = 2 * kind.encode(value) - 1
+        return nn.functional.pad(signs, (0, self.dims - kind.width))
+
+    def to_units(self, index: int, latent: Tensor) -> Tensor:
+        kind = self.types[index]
+        if kind.width == 1:
+            return super().to_units(index, latent)
+        return latent[:, : kind.width].argmax(1).to(latent.dtype)
+
+    def from_units(self, index: int, value: Tensor, latent: Tensor) -> Tensor:
+        kind = self.types[index]
+        if kind.width == 1:
+            return super().from_units(index, value, latent)
+        check_classes(self.spec.variables[index], kind, self.class_seen[index], value, "do()")
+        return self._concept(index, value)
 
     def phases(self) -> list[Phase]:
         main, *rest = super().phases()
-        if self.scheduled:
-            rates = (("decoder.groups", self.settings.layer_rate),)
-            players = tuple(replace(player, prefix_rates=rates) for player in main.players)
-            main = replace(main, prepare=self.prepare_pictures, players=players)
+        if self.has_categories:
+            main = replace(main, prepare=self.prepare_training)
         return [main, *rest]
 
-    @property
-    def scheduled(self) -> bool:
-        """Whether the loss depends on the progress of training."""
-        return bool(self.settings.rest) or isinstance(self.decoder, LayeredDecoder)
+    def prepare_training(self, data: Dataset, seed: int) -> None:
+        """Prepare the pictures, and store which classes of each variable occur in training."""
+        labels = self.spec.normalise(data.train.labels.to(self.device))
+        mark_classes(self.class_seen, labels, self.types)
+        if self.scheduled:
+            self.prepare_pictures(data, seed)
 
-    def prepare_pictures(self, data: Dataset, seed: int) -> None:
-        """Store the number of steps of the training, and find which variables paint what."""
-        steps = self.settings.epochs * (len(data.train) // self.settings.batch_size)
-        self.training_steps.fill_(max(1, steps))
-        if isinstance(self.decoder, LayeredDecoder):
-            choose_layers(self.decoder, data, self.graph, self.settings.layers, seed)
-
-    @property
-    def layers(self) -> tuple[ImageLayer, ...]:
-        """Which variables paint what, with decoder=layers; empty otherwise."""
-        if not isinstance(self.decoder, LayeredDecoder):
-            return ()
-        names, members = self.spec.names, self.decoder.members.bool().tolist()
-        return tuple(
-            ImageLayer(
-                tuple(name for name, member in zip(names, members[row], strict=True) if member),
-                float(self.decoder.explained[row]),
-            )
-            for row in self.decoder.active
-        )
-
+    # ---- encoder and prior ---------------------------------------------------------------------
     @property
     def latent_names(self) -> tuple[str, ...]:
         return self.spec.names
@@ -240,9 +128,11 @@ class LabelledConcepts(ConceptModel):
         """
         features = self.encoder(images)
         if self.label_head is not None:
-            zeros = torch.zeros(len(images), len(self.spec.variables) + 1, device=images.device)
+            zeros = torch.zeros(len(images), self.label_features + 1, device=images.device)
             mask = zeros[:, :1] if label_mask is None else label_mask
-            u = zeros[:, 1:] if labels is None else self.spec.normalise(labels)
+            u = zeros[:, 1:]
+            if labels is not None:
+                u = encode_values(self.spec.normalise(labels), self.types)
             features = self.label_head(torch.cat([features, u * mask, mask], dim=1))
         return self.as_gaussian(features)
 
@@ -286,7 +176,7 @@ class LabelledConcepts(ConceptModel):
             )
         x = self.as_images(images)
         u = self.as_labels(labels, len(x))
-        centre = self.spec.normalise(u)[..., None]
+        centre = self.prior_mean(self.spec.normalise(u))
         log_variance = 2 * math.log(self.settings.prior_std)
         return self.log_ratio(
             x,

@@ -28,8 +28,10 @@ from intervae.errors import DataError, UsageError
 from intervae.models.causal_vae.causal_layer import CausalLayer
 from intervae.models.causal_vae.labelled import LabelledConcepts
 from intervae.models.causal_vae.settings import CausalLayerSettings, LabelSettings
+from intervae.models.label_graph import graph_columns, no_edges_notes
 from intervae.models.phases import Phase, Terms
 from intervae.nets.likelihood import absolute_error
+from intervae.notes import Note
 from intervae.settings import setting
 
 INFLUENCE_STEP = 0.3  # step of a concept in `influence`, in standard deviations of its label
@@ -64,9 +66,10 @@ class CausalVAE(CausalLayer, LabelledConcepts):
     """CausalVAE over the labelled variables of `spec`.
 
     Arguments:
-        spec: `data.spec`; its variables must be continuous or binary.
+        spec: `data.spec`; its variables are continuous, binary or categorical.
         graph: a known `CausalGraph`, or one of the names listed in `phases`. "auto" is
-            "independence" for continuous labels and "lagrangian" with binary ones.
+            "independence" for continuous labels and "lagrangian" with binary ones; categorical
+            labels then have no edges.
         settings: see `CausalVAESettings`.
 
     The edges are the buffer `support` (n, n) of 0 and 1; their linear weights A are learned on it.
@@ -92,8 +95,8 @@ class CausalVAE(CausalLayer, LabelledConcepts):
             _ = self.known_graph.topological_order  # raises an error for a cycle
         self.graph_history: list[dict[str, Any]] = []
         if graph == "auto":
-            continuous = all(v.kind == "continuous" for v in spec.variables)
-            graph = "independence" if continuous else "lagrangian"
+            kinds = {v.kind for v in spec.variables} - {"categorical"}
+            graph = "independence" if kinds <= {"continuous"} else "lagrangian"
         super().__init__(spec, seed=seed, graph=graph, **settings)
 
     def build(self) -> None:
@@ -130,7 +133,7 @@ class CausalVAE(CausalLayer, LabelledConcepts):
         pixels, pixel_terms = self.pixel_terms(z, batch, generator)
         noise = kl_standard_normal(mean, log_variance).mean()
         prior = kl_pushed_forward(
-            mean, log_variance, weights, u[..., None], 2 * math.log(settings.prior_std)
+            mean, log_variance, weights, self.prior_mean(u), 2 * math.log(settings.prior_std)
         ).mean()  # Eq. 7
         acyclicity = polynomial(weights)
         labels = self.label_fit(u)
@@ -160,8 +163,10 @@ class CausalVAE(CausalLayer, LabelledConcepts):
     def label_fit(self, u: Tensor) -> Tensor:
         """l_u, Eq. 11: squared error of the prediction of the labels u (B, n) from A.
 
-        Labels are normalised. The prediction is logistic for binary labels, linear for others.
+        Labels are normalised. The prediction is logistic for binary labels, linear for others. With
+        categories the error is the mean over the dims of `prior_mean`.
         """
+        u = self.prior_mean(u).mT.flatten(0, 1)  # one row per image and dim
         linear = u @ self.weights  # (A^T u)_i = sum_j A[j, i] u_j
         predicted = torch.where(self.is_binary, 2 * torch.sigmoid(linear) - 1, linear)
         return (u - predicted).square().sum(1).mean()
@@ -201,16 +206,20 @@ class CausalVAE(CausalLayer, LabelledConcepts):
         return [*first, *super().phases()]
 
     def check(self, data: Dataset) -> None:
+        columns = graph_columns(self.spec.variables, self.settings.graph)
         if self.settings.graph == "independence":
-            require_continuous(
-                "graph=independence", self.spec.names, [v.kind for v in self.spec.variables]
-            )
+            kinds = [self.spec.variable(name).kind for name in columns]
+            require_continuous("graph=independence", columns, kinds)
         learned = self.settings.graph in ("independence", "lagrangian")
-        if learned and len(self.spec.variables) > 1 and len(data.train) < MIN_ROWS:
+        if learned and len(columns) > 1 and len(data.train) < MIN_ROWS:
             raise DataError(
                 f"{len(data.train)} training samples are too few to learn a graph from their "
                 f"labels; give {MIN_ROWS} or more, or a known graph (graph=, --graph)."
             )
+
+    def notes(self, data: Dataset) -> list[Note]:
+        learned = self.settings.graph in ("independence", "lagrangian")
+        return no_edges_notes(data, self.settings.graph) if learned else []
 
     def fix_edges(self, graph: CausalGraph, slopes: Tensor | None = None) -> None:
         """Set the edges; A starts at `slopes` (n, n), or at the weights of `graph`."""
@@ -226,21 +235,23 @@ class CausalVAE(CausalLayer, LabelledConcepts):
         lagrangian is the paper's pre-training (sec. 6.2, App. C.3) and A starts at its result;
         with independence A starts at the least-squares fit on the parents.
         """
-        method, names = self.settings.graph, self.spec.names
-        if len(names) == 1:
-            return self.fix_edges(CausalGraph.empty(names))
+        method, names = self.settings.graph, graph_columns(self.spec.variables, self.settings.graph)
+        if len(names) < 2:
+            return self.fix_edges(CausalGraph.empty(self.spec.names))
         options = {"threshold": self.settings.edge_threshold} if method == "lagrangian" else {}
         result = discover(
-            data.train.labels.cpu().numpy(),
+            data.select(names).train.labels.cpu().numpy(),
             method,
             names=names,
-            kinds=[v.kind for v in self.spec.variables],
+            kinds=[self.spec.variable(name).kind for name in names],
             seed=seed,
             **options,
         )
-        self.graph_history = [{"adjacency": weights.tolist()} for weights in result.history]
-        slopes = self._least_squares(result.graph, data) if method == "independence" else None
-        return self.fix_edges(result.graph, slopes)
+        if len(names) == len(self.spec.names):
+            self.graph_history = [{"adjacency": weights.tolist()} for weights in result.history]
+        graph = CausalGraph.from_edges(self.spec.names, result.graph.edges)
+        slopes = self._least_squares(graph, data) if method == "independence" else None
+        return self.fix_edges(graph, slopes)
 
     def _least_squares(self, graph: CausalGraph, data: Dataset) -> Tensor:
         """(n, n) least-squares slopes of the normalised labels on their parents."""

@@ -67,7 +67,7 @@ class CausalVAEUnsup(CausalLayer):
     likelihood_description = "Likelihood p(x): log p(x | z) + log p(eps) - log q(eps | x)"
 
     def build(self) -> None:
-        self.encoder = self.make_encoder(2 * self.settings.latents * self.settings.dims)
+        self.encoder = self.make_encoder(2 * self.settings.latents * self.dims)
         self.decoder = self.make_decoder()
         self.mechanisms = self.make_mechanisms() if self.settings.mask_layer else None
         self.make_adjacency()

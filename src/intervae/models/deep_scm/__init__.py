@@ -20,7 +20,7 @@ With variables of any kind: continuous, binary, categorical.
 | loss: -log p(variables) - ELBO of the picture   | model.py: DeepSCM.loss                        |
 | not in the papers: variables of unlabelled      | predictor.py: VariablePredictor               |
 | pictures, missing labels                        |                                               |
-| not in the papers: graph from the labels        | graph_source.py: learn_graph; discovery/      |
+| not in the papers: graph from the labels        | models/label_graph.py; discovery/             |
 """
 
 from intervae.models.deep_scm.model import DeepSCM

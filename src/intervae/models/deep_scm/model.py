@@ -16,7 +16,11 @@ from intervae.causal.graph import CausalGraph
 from intervae.causal.variable_types import encode_values
 from intervae.data import Batch, Dataset, Spec
 from intervae.errors import DataError, UsageError, unknown
-from intervae.models.deep_scm.graph_source import (
+from intervae.models.deep_scm.predictor import VariablePredictor
+from intervae.models.deep_scm.queries import DeepSCMQueries
+from intervae.models.deep_scm.settings import DeepSCMSettings
+from intervae.models.deep_scm.variables import GraphVariables
+from intervae.models.label_graph import (
     NOT_LEARNED,
     check_graph,
     check_labels,
@@ -24,11 +28,8 @@ from intervae.models.deep_scm.graph_source import (
     graph_notes,
     learn_graph,
 )
-from intervae.models.deep_scm.predictor import VariablePredictor
-from intervae.models.deep_scm.queries import DeepSCMQueries
-from intervae.models.deep_scm.settings import DeepSCMSettings
-from intervae.models.deep_scm.variables import GraphVariables
 from intervae.models.phases import Phase, Player, Terms
+from intervae.models.training_classes import all_classes, mark_classes
 from intervae.nets.picture_mechanism import SMALLEST_SIDE, PixelDistribution
 from intervae.nets.pictures import build_picture_mechanism
 from intervae.notes import Note
@@ -104,9 +105,7 @@ class DeepSCM(DeepSCMQueries):
             encoder_blocks=settings.encoder_blocks,
         )
         self.register_buffer("warm_up_steps", torch.zeros(()))
-        # classes (n, largest number) that occur in training
-        largest = max(max(each.classes for each in self.types), 1)
-        self.register_buffer("class_seen", torch.ones(len(self.types), largest, dtype=torch.bool))
+        self.register_buffer("class_seen", all_classes(self.types))
 
     # ---- loss ----------------------------------------------------------------------------------
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
@@ -195,8 +194,4 @@ class DeepSCM(DeepSCMQueries):
         steps = self.settings.epochs * (len(data.train) // self.settings.batch_size)
         self.warm_up_steps.fill_(self.settings.warm_up * steps)
         labels = self.spec.normalise(data.train.labels.to(self.device))
-        for i, kind in enumerate(self.types):
-            values = labels[:, i][~labels[:, i].isnan()]
-            if kind.classes:
-                counts = torch.bincount(kind.codes(values), minlength=self.class_seen.shape[1])
-                self.class_seen[i] = counts > 0
+        mark_classes(self.class_seen, labels, self.types)

@@ -16,13 +16,14 @@ from torch.nn import functional
 from intervae.causal.do import Action, Do
 from intervae.causal.graph import CausalGraph
 from intervae.causal.variable_types import VariableType, encode_values
-from intervae.errors import QueryError, abbreviate
+from intervae.errors import QueryError
 from intervae.models.batches import in_batches
 from intervae.models.causal import CausalModel
 from intervae.models.deep_scm.predictor import VariablePredictor
 from intervae.models.deep_scm.settings import DeepSCMSettings
 from intervae.models.deep_scm.variables import GraphVariables
 from intervae.models.inputs import as_tensor
+from intervae.models.training_classes import check_classes
 from intervae.nets.likelihood import draw_standard
 from intervae.nets.picture_mechanism import SMALLEST_SIDE, PictureMechanism
 
@@ -73,18 +74,8 @@ class DeepSCMQueries(CausalModel):
 
     def _check_classes(self, index: int, values: Tensor, where: str) -> None:
         """Raise a QueryError for values (B,), in normalised units, that are no class."""
-        kind, variable = self.types[index], self.spec.variables[index]
-        if not kind.classes:
-            return
-        codes = kind.codes(values)
-        wrong = (kind.values(codes, values.dtype) != values) | ~self.class_seen[index][codes]
-        if wrong.any():
-            codes_in_training = self.class_seen[index].nonzero()[:, 0].tolist()
-            value = variable.format_value(float(variable.denormalise(values[wrong][0])))
-            raise QueryError(
-                f"{where}: {variable.name} = {value} was never seen in training; give one of "
-                f"{abbreviate([variable.format_value(code) for code in codes_in_training], 12)}."
-            )
+        variable, present = self.spec.variables[index], self.class_seen[index]
+        check_classes(variable, self.types[index], present, values, where)
 
     def mechanism(self, index: int, latents: Tensor) -> Tensor:
         """Return the median of variable `index` given its parents, or its most probable class.

@@ -1,4 +1,4 @@
-"""The graph of a deep structural causal model: a known one, checked, or one learned from labels."""
+"""Graph of labelled variables for a model: a known one, checked, or one learned from labels."""
 
 from __future__ import annotations
 
@@ -87,11 +87,22 @@ def graph_notes(data: Dataset, method: str) -> list[Note]:
         return []
     columns = graph_columns(data.variables, method)
     notes = complete_rows_notes(data.select(columns)) if len(columns) > 1 else []
+    alternatives = f" or use graph={' or graph='.join(TAKES_CATEGORIES)}"
+    return notes + no_edges_notes(data, method, alternatives)
+
+
+def no_edges_notes(data: Dataset, method: str, alternatives: str = "") -> list[Note]:
+    """Return a note on columns that a method cannot use.
+
+    Arguments:
+        alternatives: what else can be done than to give a graph.
+    """
+    columns = graph_columns(data.variables, method)
     excluded = [name for name in data.names if name not in columns]
-    if excluded:
-        text = (
-            f"graph: {', '.join(excluded)} without edges, as {method} takes no categories; give a "
-            f"known graph (graph=, --graph) or use graph={' or graph='.join(TAKES_CATEGORIES)}"
-        )
-        notes.append(Note("no-edges", excluded[0], text))
-    return notes
+    if not excluded:
+        return []
+    text = (
+        f"graph: {', '.join(excluded)} without edges, as {method} takes no categories; give a "
+        f"known graph (graph=, --graph){alternatives}"
+    )
+    return [Note("no-edges", excluded[0], text)]

@@ -1,0 +1,216 @@
+"""Pictures of labelled concepts: one decoder, painted layers, and a rest that no label names.
+
+Base class of `LabelledConcepts`. Shapes: B images (C, H, W), n concepts, k dims per concept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from intervae.causal.gaussian import kl_standard_normal, reparametrise
+from intervae.data import Batch, Dataset
+from intervae.errors import UsageError
+from intervae.models.batches import in_batches
+from intervae.models.causal_vae.concepts import ConceptModel
+from intervae.models.causal_vae.layers import (
+    ImageLayer,
+    choose_layers,
+    draw_pixels,
+    layer_loss,
+    parse_layers,
+)
+from intervae.models.causal_vae.settings import LabelSettings
+from intervae.models.phases import Phase, Terms
+from intervae.nets.layered_decoder import DARKEST, LayeredDecoder
+from intervae.nets.rest_map import ConditionedDecoder, MapEncoder, map_shape, split_gaussian
+
+REST_FALL = 0.7  # share of training in which the weight of the rest's divergence falls
+
+
+class PaintedConcepts(ConceptModel):
+    """Concepts with the decoders of `LabelSettings`; a subclass calls `build_pictures`."""
+
+    settings: LabelSettings
+    training_steps: Tensor
+
+    def build_pictures(self) -> None:
+        """Build the decoder and, with the setting `rest`, what encodes and decodes the rest."""
+        settings = self.settings
+        self.decoder = self.make_decoder()
+        if self.scheduled:
+            self.register_buffer("training_steps", torch.ones(()))
+        if settings.rest:
+            self.rest_encoder = MapEncoder(
+                self.spec.image_shape, 2 * settings.rest, settings.rest_width
+            )
+            if isinstance(self.decoder, LayeredDecoder):
+                self.rest_decoder = self.make_rest_decoder(0)
+
+    def make_decoder(self) -> nn.Module:
+        settings = self.settings
+        if settings.rest and settings.decoder == "joint":
+            return self.make_rest_decoder(len(self.spec.variables) * self.dims)
+        if settings.rest and settings.decoder == "per-concept":
+            raise UsageError(
+                "rest needs decoder=joint or decoder=layers: with decoder=per-concept no network "
+                "sees it."
+            )
+        if settings.decoder != "layers":
+            return super().make_decoder()
+        for variable in self.spec.variables:
+            if variable.kind == "categorical":
+                raise UsageError(
+                    f"decoder=layers takes continuous and binary variables, but {variable.name!r} "
+                    "is categorical; use decoder=joint, with rest= for what no label names."
+                )
+        channels = [max(4, width // 2) for width in reversed(settings.channels)]
+        decoder = LayeredDecoder(
+            len(self.spec.variables),
+            self.spec.image_shape,
+            channels,
+            settings.hidden // 2,
+            group_hidden=settings.layer_hidden,
+        )
+        parse_layers(settings.layers, self.spec, decoder)  # wrong names are errors at once
+        return decoder
+
+    def make_rest_decoder(self, concepts: int) -> ConditionedDecoder:
+        settings = self.settings
+        return ConditionedDecoder(
+            concepts, settings.rest, self.spec.image_shape, settings.rest_width
+        )
+
+    # ---- pictures ------------------------------------------------------------------------------
+    def paint(self, z: Tensor, rest: Tensor | None = None) -> Tensor:
+        """Logits of pixels (B, C, H, W); layers see the mean of each concept's dims.
+
+        Arguments:
+            rest: (B, c, h, w) what no label names, with the setting `rest`; its mean, 0, by
+                default.
+        """
+        if not self.settings.rest:
+            layered = isinstance(self.decoder, LayeredDecoder)
+            return self.decoder(z.mean(-1)) if layered else super().paint(z)
+        if rest is None:
+            rest = z.new_zeros(len(z), *self.rest_shape)
+        if isinstance(self.decoder, LayeredDecoder):
+            return self.decoder(z.mean(-1), self.rest_background(rest))
+        return self.decoder(z.flatten(1), rest)
+
+    @property
+    def rest_shape(self) -> tuple[int, int, int]:
+        """Shape (c, h, w) of the rest."""
+        return map_shape(self.spec.image_shape, self.settings.rest)
+
+    def rest_background(self, rest: Tensor, progress: Tensor | float = 1.0) -> Tensor:
+        """Background (B, C, H W) that the rest paints behind the layers.
+
+        It joins in the third quarter of training (`progress` from 0 to 1), so that the layers
+        paint first what the variables determine.
+        """
+        assert isinstance(self.decoder, LayeredDecoder)
+        share = torch.as_tensor((progress - 0.5) / 0.25).clamp(0, 1)
+        change = share * self.rest_decoder(None, rest).flatten(2)
+        return torch.sigmoid(torch.logit(self.decoder.background.flatten(1), DARKEST) + change)
+
+    def rest_weight(self, progress: Tensor) -> Tensor:
+        """Weight of KL(q(rest) || N(0, I)), falling over the first REST_FALL of training.
+
+        A large weight at first: what the concepts tell is drawn from them, because it costs
+        nothing there. Without it the decoder draws everything from the rest, and do() changes
+        nothing.
+        """
+        first, last = self.settings.first_rest_weight, self.settings.rest_weight
+        return first * (last / first) ** (progress / REST_FALL).clamp(0, 1)
+
+    def pixel_terms(
+        self, z: Tensor, batch: Batch, generator: torch.Generator | None
+    ) -> tuple[Tensor, Terms]:
+        settings, images, rest, terms = self.settings, batch["images"], None, {}
+        if not self.scheduled:
+            return super().pixel_terms(z, batch, generator)
+        progress = batch["step"] / self.training_steps  # from 0 to 1
+        if settings.rest:
+            mean, log_variance = split_gaussian(self.rest_encoder(images))
+            rest = reparametrise(mean, log_variance, generator)
+            terms["kl_rest"] = kl_standard_normal(mean, log_variance).mean()
+        if not isinstance(self.decoder, LayeredDecoder):
+            loss, pixel_terms = self.output_terms(self.paint(z, rest), images)
+        else:
+            pixels = None
+            if settings.layer_pixels is not None and self.training:
+                pixels = draw_pixels(self.decoder, settings.layer_pixels, generator)
+            background = None if rest is None else self.rest_background(rest, progress)
+            likelihood, extra = layer_loss(
+                self.decoder, z.mean(-1), images, progress, pixels, background
+            )
+            loss = likelihood + extra
+            pixel_terms = {"reconstruction": likelihood, "layer_terms": extra}
+        if rest is not None:
+            loss = loss + self.rest_weight(progress) * terms["kl_rest"]
+        return loss, {**pixel_terms, **terms}
+
+    @torch.no_grad()
+    def abduct_picture(self, images: Any) -> dict[str, Tensor]:
+        """Posterior mean (B, c, h, w) of what no label names; empty without the setting `rest`."""
+        if not self.settings.rest:
+            return {}
+        x = self.as_images(images)
+        return {"rest": in_batches(lambda chunk: split_gaussian(self.rest_encoder(chunk))[0], x)}
+
+    def draw_picture(self, n: int, generator: torch.Generator) -> dict[str, Tensor]:
+        if not self.settings.rest:
+            return {}
+        return {"rest": torch.randn(n, *self.rest_shape, generator=generator).to(self.device)}
+
+    @torch.no_grad()
+    def decode(self, latents: Tensor, rest: Tensor | None = None) -> Tensor:
+        """Concepts z (B, n, k) to images (B, C, H, W) in [0, 1].
+
+        Arguments:
+            rest: (B, c, h, w) of `abduct_picture`, 0 by default.
+        """
+        if rest is None:
+            return super().decode(latents)
+        z = self.as_latents(latents)
+        return in_batches(lambda *chunk: torch.sigmoid(self.paint(*chunk)), z, rest)
+
+    # ---- layers --------------------------------------------------------------------------------
+
+    def phases(self) -> list[Phase]:
+        main, *rest = super().phases()
+        if self.scheduled:
+            rates = (("decoder.groups", self.settings.layer_rate),)
+            players = tuple(replace(player, prefix_rates=rates) for player in main.players)
+            main = replace(main, prepare=self.prepare_pictures, players=players)
+        return [main, *rest]
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether the loss depends on the progress of training."""
+        return bool(self.settings.rest) or isinstance(self.decoder, LayeredDecoder)
+
+    def prepare_pictures(self, data: Dataset, seed: int) -> None:
+        """Store the number of steps of the training, and find which variables paint what."""
+        steps = self.settings.epochs * (len(data.train) // self.settings.batch_size)
+        self.training_steps.fill_(max(1, steps))
+        if isinstance(self.decoder, LayeredDecoder):
+            choose_layers(self.decoder, data, self.graph, self.settings.layers, seed)
+
+    @property
+    def layers(self) -> tuple[ImageLayer, ...]:
+        """Which variables paint what, with decoder=layers; empty otherwise."""
+        if not isinstance(self.decoder, LayeredDecoder):
+            return ()
+        names, members = self.spec.names, self.decoder.members.bool().tolist()
+        return tuple(
+            ImageLayer(
+                tuple(name for name, member in zip(names, members[row], strict=True) if member),
+                float(self.decoder.explained[row]),
+            )
+            for row in self.decoder.active
+        )
