@@ -83,6 +83,25 @@ def read_images(
     return images, _conversion_notes(conversions, channel_counts)
 
 
+def decode_images(
+    files: Sequence[Path], *, advice: str
+) -> list[tuple[np.ndarray, str] | DataError]:
+    """Decode every file at its own size, (C, H, W) uint8, with its conversion ("" for none).
+
+    An error stands for a broken file.
+    """
+
+    def decode(file: Path) -> tuple[np.ndarray, str] | DataError:
+        try:
+            return _decode(file, str(file), None, None, None, advice)
+        except DataError as error:
+            return error
+
+    with warnings.catch_warnings(), ThreadPool(os.cpu_count() or 1) as pool:
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        return pool.map(decode, files, chunksize=8)
+
+
 def _conversion_notes(conversions: Counter[str], channel_counts: Counter[int]) -> list[Note]:
     texts = [f"images: {conversions[text]} {text}" for text in sorted(conversions)]
     if channel_counts[1] and channel_counts[3]:
