@@ -4,11 +4,11 @@
     actions = act(do, names, categories)               # how do() changes each variable
     after = predict(graph, equation, actions, values)  # the descendants, with their noises
 
-A do() is a dict. `{"light": 40.0}` sets a variable (hard), an array sets it per sample, a text
-names a category (or is a number as on the command line), and a callable changes the value that the variable would have had (soft):
-`{"light": lambda v: v + 5}`. Several entries act together; their order does not matter.
-Values are numpy arrays or tensors whose first axis is the samples. On the command line `light=40`
-and `light=-5` set a value, `light=+5`, `light=+-5` and `light=*1.2` change it (`parse_do`).
+A do() is a dict. `{"light": 40.0}` sets a variable (hard), an array sets it per sample, and a
+callable changes the value that the variable would have had (soft): `{"light": lambda v: v + 5}`. A
+text names a category, or is read as on the command line: `40` and `-5` set a value; `+5`, `+-5` and
+`*1.2` change it. Several entries act together; their order does not matter. Values are numpy arrays
+or tensors whose first axis is the samples.
 """
 
 from __future__ import annotations

@@ -18,9 +18,10 @@ from intervae.notes import Note
 from intervae.settings import describe_settings
 
 if TYPE_CHECKING:
-    from intervae.data import Dataset
+    from intervae.data import Dataset, Spec
     from intervae.experiments.page import Page
     from intervae.metrics.base import Measurement
+    from intervae.models.intervention_values import InterventionValues
 
 out = Console(soft_wrap=True)
 err = Console(stderr=True, soft_wrap=True)
@@ -52,10 +53,8 @@ def print_rows(rows: list[Row], columns: tuple[str, ...], as_json: bool) -> None
     out.print(grid)
 
 
-def print_changes(
-    before: dict[str, float], after: dict[str, float], as_json: bool, *, mark: bool = False
-) -> None:
-    """Print the variables before and after do(); `mark` adds the change and makes it bold.
+def print_changes(before: dict[str, float], after: dict[str, float], as_json: bool) -> None:
+    """Print the variables of a clip before and after do(), changes in bold.
 
     Without any change a single column of values is printed.
     """
@@ -66,15 +65,49 @@ def print_changes(
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    columns = ["before", "after", *(["change"] if mark else [])] if before != after else ["value"]
+    columns = ["before", "after", "change"] if before != after else ["value"]
     grid = Table("variable", box=None, pad_edge=False, header_style="dim")
     for column in columns:
         grid.add_column(column, justify="right")
     for name, old in before.items():
         new = after[name]
         cells = (f"{old:.4g}", f"{new:.4g}", f"{new - old:+.4g}" if new != old else "")
-        style = "bold" if mark and new != old else ""
+        style = "bold" if new != old else ""
         grid.add_row(Text(name), *cells[: len(columns)], style=style)
+    out.print(grid)
+
+
+def print_intervention(
+    values: InterventionValues,
+    spec: Spec,
+    true: dict[str, tuple[float, float]] | None,
+    as_json: bool,
+) -> None:
+    """Print what one picture showed, what do() set, and what its counterfactual shows.
+
+    `true`: name -> value before and after do(), from a simulator.
+    """
+    from intervae.models.intervention_values import format_value
+
+    truth = true or {}
+    rows: list[Row] = []
+    for i, name in enumerate(values.names):
+        tables = {"before": values.before, "set": values.target, "after": values.after}
+        row: Row = {key: float(table[0, i]) for key, table in tables.items()}
+        if name in truth:
+            row |= {"true_before": truth[name][0], "true_after": truth[name][1]}
+        rows.append({"variable": name, **row, "changed": bool(values.moved[0, i])})
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    columns = ["before", "set", "after", *(["true_before", "true_after"] if truth else [])]
+    grid = Table("variable", box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        grid.add_column(column.replace("_", " "), justify="right")
+    for row in rows:
+        name = row["variable"]
+        cells = [format_value(spec, name, row[c]) if c in row else "" for c in columns]
+        grid.add_row(Text(name), *map(Text, cells), style="bold" if row["changed"] else "")
     out.print(grid)
 
 
