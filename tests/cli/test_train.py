@@ -143,4 +143,4 @@ def test_data_summary_with_brackets_in_names(
             "intervene", tmp_path / "[run]", "--do", "[/red] flag=1", "--out", tmp_path / "[x].png"
         )
     )
-    assert re.search(r"^\[/red\] flag +[-\d.]+ +1$", shown.out, re.MULTILINE)
+    assert re.search(r"^\[/red\] flag +[-\d.]+ +yes +[-\d.]+$", shown.out, re.MULTILINE)

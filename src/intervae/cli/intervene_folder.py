@@ -225,8 +225,10 @@ def _report(
     by_kind: dict[str, list[str]] = {}
     for note in notes:
         by_kind.setdefault(note.kind, []).append(note.text)
-    more = lambda texts: f" (and {len(texts) - 1} more like it)" if len(texts) > 1 else ""  # noqa: E731
-    lines = [f"{texts[0]}{more(texts)}" for texts in by_kind.values()]
+    lines = [
+        texts[0] + (f" (and {len(texts) - 1} more like it)" if len(texts) > 1 else "")
+        for texts in by_kind.values()
+    ]
     lines += range_notes(model, do, values)
     if values is not None:
         lines += off_support_note(model, values, do, support)

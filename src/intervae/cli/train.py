@@ -84,7 +84,8 @@ def train(
     graph: Annotated[
         str | None,
         typer.Option(
-            help="Known graph: a graph.json file, or `true` for the data set's own graph.",
+            help="Known graph: a graph.json file, edges such as 'a -> b, a -> c', or `true` for "
+            "the data set's own graph.",
             show_default=False,
         ),
     ] = None,
@@ -233,16 +234,16 @@ def _load_data(
 
 def _read_graph(graph: str, data: Dataset) -> CausalGraph:
     """Return the graph that --graph names."""
-    from intervae.causal import CausalGraph
-    from intervae.files import read_json
+    from intervae.causal.known_graph import ARROW, as_graph
 
     if graph != "true":
-        if not Path(graph).is_file():
+        is_file = ARROW not in graph
+        if is_file and not Path(graph).is_file():
             raise UsageError(
-                f"--graph {graph}: there is no such file; give a graph.json, or `true` for the "
-                "data set's own graph."
+                f"--graph {graph}: there is no such file; give a graph.json, edges such as "
+                "'a -> b', or `true` for the data set's own graph."
             )
-        return CausalGraph.from_json(read_json(Path(graph), "a graph"))
+        return as_graph(Path(graph) if is_file else graph, data.names)
     if data.graph is None:
         raise UsageError(
             f"--graph true: the true graph of {data.name} is not known; give a graph.json."
