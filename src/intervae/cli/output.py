@@ -249,12 +249,32 @@ def print_data(data: Dataset) -> None:
 
 def print_measurements(measurements: list[Measurement]) -> None:
     """Print the value of every metric, then its values for each variable."""
-    from intervae.evaluation import headlines, variable_tables
+    from intervae.evaluation import headlines, poor_answers, variable_tables
 
     header = ["metric on the test split", "value", "images", "details"]
     _print_table(header, headlines(measurements), text_columns=(0, 3))
     for header, rows in variable_tables(measurements):
         _print_table(header, rows)
+    print_notes(poor_answers(measurements))
+
+
+def print_comparison(results: dict[str, list[Measurement]]) -> None:
+    """Print the values of several runs side by side, the best of each metric marked."""
+    metrics = list(dict.fromkeys(m.metric for ms in results.values() for m in ms))
+    by_run = {run: {m.metric: m for m in ms} for run, ms in results.items()}
+    rows = []
+    for metric in metrics:
+        measured = {run: ms[metric] for run, ms in by_run.items() if metric in ms}
+        better = next(iter(measured.values())).higher_is_better
+        values = [m.value for m in measured.values()]
+        best = None if better is None else max(values) if better else min(values)
+        cells = []
+        for run in results:
+            value = measured[run].value if run in measured else None
+            mark = " *" if value == best and len(values) > 1 and len(set(values)) > 1 else ""
+            cells.append("" if value is None else f"{value:.4g}{mark}")
+        rows.append([metric, *cells])
+    _print_table(["* best", *results], rows)
 
 
 def _print_table(

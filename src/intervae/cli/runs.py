@@ -45,7 +45,7 @@ def load_run_data(
         raise RunError(
             f"{run / 'config.json'} does not name the data of the run, so they cannot be loaded."
         )
-    data = reload(source if where is None else moved_source(source, where))
+    data = reload(source, where)
     if not same_data(data.spec, model.spec):
         raise RunError(
             f"{data.name} has changed since {run} was trained on it (its variables, their ranges "
@@ -55,9 +55,43 @@ def load_run_data(
     return data
 
 
-def moved_source(source: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return a run's source of data with another path, or as a registered name."""
-    from intervae.data.registry import DATASETS
+def open_other_data(run: Path, device: str, where: str) -> tuple[Model, Dataset, bool]:
+    """Return the model of a run, data at `where`, and whether they are the run's own data.
 
-    place = {k: v for k, v in source.items() if k not in ("path", "name", "object")}
-    return {**place, **({"name": where} if where in DATASETS else {"path": where})}
+    Other data is read as the model knows its variables, and all of it is for testing.
+    """
+    from dataclasses import replace
+
+    from intervae.data import load_data
+    from intervae.data.registry import DATASETS
+    from intervae.errors import DataError
+    from intervae.evaluation import same_data
+    from intervae.files import read_json
+
+    model = load_run(run, device)
+    spec = model.spec
+    config = read_json(run / "config.json", "the run's settings")
+    source = config.get("data") if isinstance(config, dict) else None
+    options = dict(source.get("options", {})) if isinstance(source, dict) else {}
+    if isinstance(source, dict) and "samples" in source:
+        try:
+            own = load_run_data(run, config, model, where)
+            return model, own, True
+        except (DataError, RunError):  # other rows, columns or values
+            pass
+    size = list(spec.image_shape[1:])
+    if where in DATASETS:
+        data = load_data(where, size=size[0], variables=spec.names or None)
+        if data.names != spec.names:
+            raise DataError(f"{where} does not have the variables of {run}.")
+        return model, replace(data, variables=spec.variables), False
+    more: dict[str, Any] = {key: options[key] for key in ("names",) if key in options}
+    if Path(where).is_dir():
+        more["channels"] = spec.image_shape[0]
+    data = load_data(where, size=size, test=1.0, like=spec, **more)
+    if not same_data(data.spec, spec):
+        raise DataError(
+            f"the images of {where} are {data.spec.image_shape}, those of {run} "
+            f"{spec.image_shape} (channels, height, width)."
+        )
+    return model, data, False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intervae.cli.evaluate import draw_figures, evaluate_run
-from intervae.cli.options import Device, Evaluate, Kinds, Pictures, Run, Seed
+from intervae.cli.options import Device, Evaluate, Kinds, OtherData, Pictures, Run, Seed
 from intervae.cli.output import echo, print_data, print_notes
 from intervae.cli.runs import load_run_data
 from intervae.errors import DataError, RunError, UsageError, unknown
@@ -135,11 +135,15 @@ def train(
 
 
 def resume(
-    run: Run, device: Device = "auto", evaluate: Evaluate = True, pictures: Pictures = True
+    run: Run,
+    data: OtherData = None,
+    device: Device = "auto",
+    evaluate: Evaluate = True,
+    pictures: Pictures = True,
 ) -> None:
     """Resume an interrupted run with its own settings, evaluate it and draw its figures."""
     with explain_interrupt(run):
-        net, dataset, result = _resume_run(run, device)
+        net, dataset, result = _resume_run(run, device, data)
         _finish(net, dataset, run, result, evaluate and pictures)
 
 
@@ -161,7 +165,7 @@ def _parse_model_settings(model: str, texts: list[str], epochs: int | None) -> d
     return values
 
 
-def _resume_run(run: Path, device: str) -> tuple[Model, Dataset, Result]:
+def _resume_run(run: Path, device: str, where: str | None = None) -> tuple[Model, Dataset, Result]:
     """Train an interrupted run to its end, with the settings in its config.json."""
     from intervae.files import read_json
     from intervae.models.storage import build_model, check_run_folder
@@ -180,7 +184,7 @@ def _resume_run(run: Path, device: str) -> tuple[Model, Dataset, Result]:
             f"{run / 'config.json'} has no training options; resume it with the original command "
             "plus --resume."
         )
-    data = load_run_data(run, config, model)
+    data = load_run_data(run, config, model, where)
     echo(f"resuming {run}")
     return model, data, fit(model, data, seed=seed, out=run, device=device, resume=True, **options)
 

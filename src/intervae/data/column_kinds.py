@@ -23,7 +23,7 @@ from intervae.data.collinear_columns import collinear_notes
 from intervae.data.dataset import Dataset
 from intervae.data.missing_labels import MISSING_LABELS
 from intervae.data.raw_column import RawColumn, number_text
-from intervae.data.variables import KINDS, Kind, Variable
+from intervae.data.variables import KINDS, Kind, Spec, Variable
 from intervae.errors import DataError, UsageError, abbreviate, unknown
 from intervae.notes import Note
 
@@ -71,6 +71,7 @@ def decide_columns(
     variables: Sequence[str] | None = None,
     kinds: Mapping[str, str] | None = None,
     not_variables: Sequence[str] = (),
+    like: Spec | None = None,
 ) -> Columns:
     """Turn the columns of a table into labels and variables.
 
@@ -82,7 +83,10 @@ def decide_columns(
         kinds: name -> kind, for columns to which the rule does not apply.
         not_variables: columns with another use (a group, a split), used only if `variables`
             names them.
+        like: what a trained model knows: its variables are read, with their kinds and codes.
     """
+    if like is not None:
+        return _columns_like(table, like, rows, where)
     check_variables(variables, table)
     _check_kinds(kinds, table)
     default = [name for name in table if name not in not_variables]
@@ -111,6 +115,39 @@ def decide_columns(
             notes.append(Note(MISSING_LABELS, name, text))
     values = np.stack(labels, axis=1) if labels else np.zeros((rows, 0))
     return Columns(values, tuple(results), (*notes, *collinear_notes(values, results)))
+
+
+def _columns_like(
+    table: Mapping[str, np.ndarray], like: Spec, rows: int, where: Callable[[int], str]
+) -> Columns:
+    """Return the columns that are the variables of `like`, coded as there."""
+    labels, notes = [], []
+    for variable in like.variables:
+        if variable.name not in table:
+            raise unknown("column of the trained model", variable.name, table, DataError)
+        column = RawColumn.read(variable.name, table[variable.name], where)
+        if variable.kind == "continuous":
+            column.require_numbers()
+            labels.append(column.spread(column.numbers))
+        else:
+            labels.append(column.spread(_codes_like(column, variable)))
+        if text := column.describe_missing():
+            notes.append(Note(MISSING_LABELS, variable.name, text))
+    values = np.stack(labels, axis=1) if labels else np.zeros((rows, 0))
+    return Columns(values, like.variables, tuple(notes))
+
+
+def _codes_like(column: RawColumn, variable: Variable) -> np.ndarray:
+    """Return the codes that a variable has for the values of a column."""
+    words = variable.categories or tuple(str(code) for code in range(round(variable.high) + 1))
+    texts = [
+        number_text(column.numbers[i]) if column.is_number[i] else str(text)
+        for i, text in enumerate(column.texts)
+    ]
+    for text in texts:
+        if text not in words:
+            raise unknown(f"category in the column {column.name!r}", text, words, DataError)
+    return np.array([float(words.index(text)) for text in texts])
 
 
 def _note(kind: str, name: str, reason: str) -> Note:

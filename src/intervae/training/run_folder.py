@@ -79,7 +79,8 @@ def clear_run_folder(out: Path, overwrite: bool) -> None:
             )
         events = (out / "tensorboard").glob("events.*")
         figures = [path for path in (out / "figures").glob("*") if path.suffix in FIGURES]
-        for path in [*(out / name for name in RUN_FILES), *events, *figures]:
+        others = out.glob("evaluation-*.json")
+        for path in [*(out / name for name in RUN_FILES), *events, *figures, *others]:
             path.unlink(missing_ok=True)
     except OSError as error:
         raise cannot_write(out / "config.json", error) from error
