@@ -238,10 +238,13 @@ def print_data(data: Dataset) -> None:
     """Print size, variables and notes of a data set."""
     echo(str(data))
     grid = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("variable", "kind", "range"):
+    reasons = {note.subject: note.reason for note in data.notes if note.kind == "column-kind"}
+    for column in ("variable", "kind", "range", *(["because of"] if reasons else [])):
         grid.add_column(column)
     for v in data.variables:
-        grid.add_row(Text(v.name), v.kind, Text(v.describe_values(MAX_CATEGORIES)))
+        cells = [v.name, v.kind, v.describe_values(MAX_CATEGORIES)]
+        cells += [reasons.get(v.name, "").partition(":")[0]] if reasons else []
+        grid.add_row(*map(Text, cells))
     if data.variables:
         out.print(grid)
     print_notes(data.notes)

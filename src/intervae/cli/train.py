@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -113,6 +114,9 @@ def train(
         check_accepts_graph(MODELS[model])
     model_settings, training_options = split_settings(values, MODELS[model].Settings, Options)
     dataset = _load_data(data, size, variables, kinds, group, data_option)
+    if classes := ask_for_classes(dataset):
+        kinds = [*(kinds or []), *(f"{name}=categorical" for name in classes)]
+        dataset = _load_data(data, size, variables, kinds, group, data_option)
     print_data(dataset)
     run = folder or Path("runs") / f"{dataset.name}-{model}-{seed}"
     if graph is not None:
@@ -234,6 +238,20 @@ def _load_data(
     except DataError as error:
         print_notes(getattr(error, "__notes__", ()))  # files that were skipped before the error
         raise
+
+
+def ask_for_classes(data: Dataset) -> list[str]:
+    """Return the columns of few whole numbers that the user calls classes; [] if not a terminal."""
+    from intervae.data.column_kinds import FEW_VALUES
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return []  # the note of the column says what to do
+    return [
+        note.subject
+        for note in data.notes
+        if note.kind == FEW_VALUES
+        and typer.confirm(f"{note.subject!r}: {note.reason}. Are these classes?", default=False)
+    ]
 
 
 def _read_graph(graph: str, data: Dataset) -> CausalGraph:

@@ -3,7 +3,7 @@
 The rule, in this order, for every column that `kinds=` does not name:
     1. two different values (0/1, yes/no, female/male, 20/40): binary, coded 0 and 1 in numerical
        or alphabetical order;
-    2. numbers: continuous, even integers with few values;
+    2. numbers: continuous; whole numbers with few values, which may be classes, get a note;
     3. text with fewer than two rows per value on average (an id, a free text): left out, with a
        note;
     4. other text: categorical, coded in alphabetical order.
@@ -27,6 +27,9 @@ from intervae.data.variables import KINDS, Kind, Spec, Variable
 from intervae.errors import DataError, UsageError, abbreviate, unknown
 from intervae.notes import Note
 
+FEW = 20  # whole numbers that may be classes
+ROWS_PER_VALUE = 5  # at least, on average
+FEW_VALUES = "few-whole-numbers"  # kind of the note
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 
 
@@ -111,6 +114,8 @@ def decide_columns(
         labels.append(codes)
         results.append(Variable(name, kind, categories=categories))
         notes.append(_note("column-kind", name, reason))
+        if kind == "continuous" and name not in (kinds or {}) and _has_few_whole_numbers(column):
+            notes.append(_few_values_note(column))
         if text := column.describe_missing():
             notes.append(Note(MISSING_LABELS, name, text))
     values = np.stack(labels, axis=1) if labels else np.zeros((rows, 0))
@@ -168,7 +173,10 @@ def _decide_kind(column: RawColumn, kind: str | None) -> tuple[Kind | None, str]
     rows = len(column.rows)
     if column.is_number[column.rows].sum() * 2 > rows:
         column.require_numbers()
-        return ("binary", "two values") if column.distinct == 2 else ("continuous", "numbers")
+        if column.distinct == 2:
+            return "binary", "two values"
+        few = _has_few_whole_numbers(column)
+        return "continuous", f"{column.distinct} whole numbers" if few else "numbers"
     if column.distinct == 2:
         return "binary", "two values"
     commas = np.array([bool(DECIMAL_COMMA.fullmatch(text)) for text in column.texts], dtype=bool)
@@ -183,6 +191,26 @@ def _decide_kind(column: RawColumn, kind: str | None) -> tuple[Kind | None, str]
         values = f"{column.distinct} different values in {rows} rows"
         return None, f"text with {values}, so an id or free text"
     return "categorical", f"text with {column.distinct} values"
+
+
+def _has_few_whole_numbers(column: RawColumn) -> bool:
+    """Whether a numeric column may be classes: 3 to FEW whole numbers, each in several rows."""
+    numbers = column.numbers
+    return (
+        3 <= column.distinct <= FEW
+        and bool((numbers == np.round(numbers)).all())
+        and column.distinct * ROWS_PER_VALUE <= len(column.rows)
+    )
+
+
+def _few_values_note(column: RawColumn) -> Note:
+    low, high = number_text(column.numbers.min()), number_text(column.numbers.max())
+    text = (
+        f"column {column.name!r} has {column.distinct} whole numbers from {low} to {high} and is "
+        "read as continuous; if they are classes, such as digits, pass --kind "
+        f'{column.name}=categorical (kinds={{"{column.name}": "categorical"}})'
+    )
+    return Note(FEW_VALUES, column.name, text, f"{column.distinct} whole numbers, {low} to {high}")
 
 
 def _encode(column: RawColumn, kind: Kind) -> tuple[np.ndarray, tuple[str, ...]]:
