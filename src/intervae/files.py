@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,32 @@ def write_bytes(path: Path, content: bytes) -> None:
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise cannot_write(path, error) from error
+        raise
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes `path` at the end, and is removed after an error.
+
+    So `path` is complete or does not exist. It may exist before as an empty folder.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+            what = "is a file" if path.is_file() else "is not empty"
+            raise RunError(f"{path} {what}; choose another folder for the output.")
+        temporary.mkdir(parents=True)
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException as error:  # Ctrl-C included
+        shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise RunError(
+                f"no space left to write {path}, so nothing was written; free some space, or "
+                "choose another folder."
+            ) from error
+        if isinstance(error, OSError):
+            raise cannot_write(path / "output", error) from error
         raise
 
 

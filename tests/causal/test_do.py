@@ -276,6 +276,31 @@ def test_parse_do():
     assert parse_do([]) == {}
 
 
+def test_plus_and_times_change_a_value_and_minus_sets_one():
+    do = parse_do(["a=+1", "b=+-3", "c=*1.5", "d=-3", "e=* -2"])
+    after = counterfactual(do)
+    before = factual()
+    np.testing.assert_array_equal(after["a"], before["a"] + 1)
+    np.testing.assert_array_equal(after["b"], before["b"] + 2 - 3)  # its cause a moved it by 2
+    np.testing.assert_array_equal(after["c"], (before["c"] + 2) * 1.5)
+    np.testing.assert_array_equal(after["d"], [-3, -3, -3])
+    np.testing.assert_array_equal(after["e"], -2 * before["e"])
+    assert [str(do[name]) for name in "abc"] == ["+1", "+-3", "*1.5"]
+    in_python = counterfactual({"a": "+1", "b": "+-3", "c": "*1.5", "d": "-3", "e": "* -2"})
+    for name in "abcde":
+        np.testing.assert_array_equal(in_python[name], after[name])
+
+
+def test_categories_are_not_added_or_multiplied():
+    for text in ("+1", "*2", "+left"):
+        with pytest.raises(QueryError, match=r"'b' has categories.*one of Left, right"):
+            parse_do([f"b={text}"], CATEGORIES)
+    assert parse_do(["b=+1"], {"b": ("-1", "+1")}) == {"b": 1.0}
+    for text in ("+", "*much", "+nan"):
+        with pytest.raises(QueryError, match=r"--do 'a=.*(not a number|finite)"):
+            parse_do([f"a={text}"])
+
+
 @pytest.mark.parametrize(
     ("texts", "message"),
     [

@@ -16,6 +16,7 @@ from PIL import Image
 import intervae as package
 from command import (
     SMALL,
+    Output,
     contents,
     image_size,
     intervae,
@@ -98,34 +99,49 @@ def test_intervene_on_a_clip_predicts_further_frames(tmp_path: Path) -> None:
     )
 
 
-def test_intervene_prints_the_values_of_the_model(finished: Path, tmp_path: Path) -> None:
-    rows = json.loads(
-        succeeded(
-            intervae(
-                "intervene",
-                finished,
-                "--do",
-                "light=100",
-                "--do",
-                "pendulum=-5",
-                "--index",
-                3,
-                "--out",
-                tmp_path / "strip.png",
-                "--json",
-            )
-        ).out
-    )
-    model, data = package.load(finished), Pendulum().dataset(size=16, samples=96)
-    image = data.test.images[3:4]
-    before = model.measure(image)[0]  # type: ignore[attr-defined]
-    assert [row["variable"] for row in rows] == list(data.names)
-    np.testing.assert_allclose([row["before"] for row in rows], before.numpy(), rtol=1e-5)
-    after = {row["variable"]: row["after"] for row in rows}
-    assert after["light"] == pytest.approx(100)
-    assert after["pendulum"] == pytest.approx(-5)
-    assert after["shadow_length"] != rows[2]["before"]
+def answered(output: Output) -> Output:
+    """Assert exit code 0 and nothing but notes on standard error; return the output."""
+    assert output.code == 0, output
+    assert all(line.startswith("note: ") for line in output.err.splitlines()), output.err
+    return output
+
+
+def test_intervene_prints_what_the_picture_shows_and_the_truth(
+    finished: Path, tmp_path: Path
+) -> None:
+    do = {"light": 130.0, "pendulum": -5.0}
+    words = ["--do", "light=130", "--do", "pendulum=-5", "--index", 3]
+    ask = ["intervene", finished, *words, "--out", tmp_path / "strip.png"]
+    rows = {row["variable"]: row for row in json.loads(answered(intervae(*ask, "--json")).out)}
+    model: Any = package.load(finished)
+    data = Pendulum().dataset(size=16, samples=96)
+    sample = data.test[3:4]
+    painted = model.counterfactual(sample.images, do)
+    target = model.intervene(model.encode(sample.images), do)
+    noises = sample.fields["exogenous"].numpy()
+    expected = {
+        "before": model.measure(sample.images)[0],
+        "after": model.measure(painted)[0],  # read again, not what was set
+        "set": [model.to_units(i, target[:, i]) for i in range(4)],
+        "true_before": data.simulator.simulate(noises)[0],  # type: ignore[union-attr]
+        "true_after": data.simulator.simulate(noises, do)[0],  # type: ignore[union-attr]
+    }
+    assert list(rows) == list(data.names)
+    for key, values in expected.items():
+        shown = [row[key] for row in rows.values()]
+        np.testing.assert_allclose(shown, np.asarray(values, float).ravel(), rtol=1e-4, atol=1e-4)
+    assert rows["light"]["set"] == pytest.approx(130)
+    assert rows["light"]["true_after"] == pytest.approx(130)
+    assert abs(rows["light"]["after"] - 130) > 20  # one epoch: the picture does not show it
     assert image_size(tmp_path / "strip.png")[0] > 100
+    output = answered(intervae(*ask))
+    head = output.out.split("pendulum")[0].split()
+    assert head == ["variable", "before", "set", "after", "true", "before", "true", "after"]
+    assert re.search(
+        rf"note: do\(\) sets light to 130, but the picture shows {rows['light']['after']:.4g}, "
+        "as the model reads it",
+        output.err,
+    )
 
 
 def test_intervene_writes_strip_png_except_with_json(
@@ -133,16 +149,16 @@ def test_intervene_writes_strip_png_except_with_json(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ask = ["intervene", finished, "--do", "light=100"]
-    assert len(json.loads(succeeded(intervae(*ask, "--json")).out)) == 4
+    assert len(json.loads(answered(intervae(*ask, "--json")).out)) == 4
     assert not contents(tmp_path)
-    assert "wrote strip.png\n" in succeeded(intervae(*ask)).out
+    assert "wrote strip.png\n" in answered(intervae(*ask)).out
     assert set(contents(tmp_path)) == {"strip.png"}
 
 
 def test_image_file_and_test_image_give_the_same_result(finished: Path, tmp_path: Path) -> None:
     image = Pendulum().dataset(size=16, samples=96).test.images[5]
     Image.fromarray(image.permute(1, 2, 0).numpy()).save(tmp_path / "5.png")
-    by_index = succeeded(
+    by_index = answered(
         intervae(
             "intervene",
             finished,
@@ -155,7 +171,7 @@ def test_image_file_and_test_image_give_the_same_result(finished: Path, tmp_path
             "--json",
         )
     )
-    by_file = succeeded(
+    by_file = answered(
         intervae(
             "intervene",
             finished,
@@ -168,7 +184,10 @@ def test_image_file_and_test_image_give_the_same_result(finished: Path, tmp_path
             "--json",
         )
     )
-    assert by_file.out == by_index.out
+    rows = [json.loads(output.out) for output in (by_file, by_index)]
+    truth = [{key: row.pop(key) for key in ("true_before", "true_after")} for row in rows[1]]
+    assert len(truth) == 4  # which only a test image has
+    assert rows[0] == rows[1]
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
@@ -196,12 +215,14 @@ def test_value_outside_the_training_range_gets_a_note(finished: Path, tmp_path: 
         "intervene", finished, "--do", "light=1000", "--out", tmp_path / "strip.png", "--json"
     )
     assert output.code == 0
-    assert re.fullmatch(
-        r"note: light=1000 is outside the training range 54\.21 to 131\.9; "
-        r"the image extrapolates\.\n",
-        output.err,
+    assert output.err.startswith(
+        "note: light=1000 is outside the training range 54.21 to 131.9; the image extrapolates.\n"
     )
-    assert json.loads(output.out)[1]["after"] == pytest.approx(1000)
+    assert json.loads(output.out)[1]["set"] == pytest.approx(1000)
+    shifted = intervae("intervene", finished, "--do", "light=+1000", "--json")
+    before, target = (json.loads(shifted.out)[1][key] for key in ("before", "set"))
+    assert target == pytest.approx(before + 1000)
+    assert f"note: light={target:g} is outside the training range" in shifted.err
 
 
 def test_binary_variable_is_set_by_category_or_code(tmp_path: Path) -> None:
@@ -233,15 +254,14 @@ def test_binary_variable_is_set_by_category_or_code(tmp_path: Path) -> None:
         "--do",
     ]
     by_word, by_code, other = (
-        succeeded(intervae(*ask, f"side={value}")).out for value in ("right", "1", "left")
+        answered(intervae(*ask, f"side={value}")).out for value in ("right", "1", "left")
     )
     assert by_word == by_code != other
-    assert json.loads(by_word)[2]["after"] == pytest.approx(1, abs=1e-5)
+    assert json.loads(by_word)[2]["set"] == pytest.approx(1, abs=1e-5)
     assert "do(side = left)" in (tmp_path / "strip.svg").read_text()
     refused(intervae(*ask, "side=up"), 1, "unknown category of 'side' in do() 'up'", "left, right")
-    assert (
-        intervae(*ask, "side=0.5").err
-        == "note: side=0.5 is neither 0 nor 1 (left, right); the image extrapolates.\n"
+    assert intervae(*ask, "side=0.5").err.startswith(
+        "note: side=0.5 is neither 0 nor 1 (left, right); the image extrapolates.\n"
     )
     model: Any = package.load(tmp_path / "run")
     images = package.load_data(folder).test.images[:3]

@@ -159,7 +159,7 @@ def test_a_source_of_another_type_is_an_error(tmp_path):
     ("options", "message"),
     [
         ({"validation": 0}, r"validation=0 must be a fraction between 0 and 1"),
-        ({"test": 1.0}, r"test=1.0 must be a fraction"),
+        ({"test": 1.5}, r"test=1.5 must be a fraction"),
         ({"test": "0.2"}, r"test='0.2' must be a fraction"),
         ({"validation": float("nan")}, "validation=nan must be a fraction"),
         ({"seed": -1}, "seed=-1 must be a whole number"),
@@ -260,7 +260,7 @@ def test_reload_errors_say_why(npz):
     with pytest.raises(
         DataError,
         match=r"the data is no longer at .*d.npz; put it back, "
-        "or load it from where it is now with load_data",
+        "or say where it is now with --data",
     ):
         reload(source)
     with pytest.raises(DataError, match="has neither a name nor a path"):

@@ -35,6 +35,7 @@ def test_finished_run_has_all_files(make_model: Any, make_data: Any, tmp_path: P
         "metrics.jsonl",
         "graph.json",
         "README.md",
+        "support.safetensors",
         "checkpoints/last.safetensors",
     }
     progress, _ = load_checkpoint(tmp_path / "run" / "checkpoints" / "last.safetensors")

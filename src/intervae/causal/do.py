@@ -4,10 +4,11 @@
     actions = act(do, names, categories)               # how do() changes each variable
     after = predict(graph, equation, actions, values)  # the descendants, with their noises
 
-A do() is a dict. `{"light": 40.0}` sets a variable (hard), an array sets it per sample, a text
-names a category, and a callable changes the value that the variable would have had (soft):
-`{"light": lambda v: v + 5}`. Several entries act together; their order does not matter.
-Values are numpy arrays or tensors whose first axis is the samples.
+A do() is a dict. `{"light": 40.0}` sets a variable (hard), an array sets it per sample, and a
+callable changes the value that the variable would have had (soft): `{"light": lambda v: v + 5}`. A
+text names a category, or is read as on the command line: `40` and `-5` set a value; `+5`, `+-5` and
+`*1.2` change it. Several entries act together; their order does not matter. Values are numpy arrays
+or tensors whose first axis is the samples.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 import torch
 
 from intervae.causal.graph import CausalGraph
-from intervae.errors import QueryError, unknown
+from intervae.errors import QueryError, abbreviate, unknown
 
 Do = Mapping[str, Any]  # name -> number, array of one number per sample, category, or callable
 Values = dict[str, Any]  # name -> value of a variable, (N, ...)
@@ -53,7 +54,8 @@ def act(
         if name not in names:
             raise unknown("variable in do()", name, names, QueryError)
         if isinstance(value, str):
-            value = _code(name, value, (categories or {}).get(name, ()))
+            where = f"do({name}={value!r})"
+            value = _parse_value(where, name, value, (categories or {}).get(name, ()))
         actions[name] = SoftAction(name, value) if callable(value) else HardAction(name, value)
     return actions
 
@@ -195,23 +197,53 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def parse_do(texts: Iterable[str], categories: Categories | None = None) -> dict[str, float]:
-    """Parse `["light=40", "side=right"]` of the command line to a do() of numbers.
+@dataclass(frozen=True)
+class Change:
+    """A soft intervention of the command line: `+5` adds to a value, `*1.2` multiplies it."""
 
-    A category becomes its code.
+    operator: str  # "+" or "*"
+    amount: float
+
+    def __call__(self, current: Any) -> Any:
+        return current + self.amount if self.operator == "+" else current * self.amount
+
+    def __str__(self) -> str:
+        return f"{self.operator}{self.amount:g}"
+
+
+def parse_do(
+    texts: Iterable[str], categories: Categories | None = None
+) -> dict[str, float | Change]:
+    """Parse `["light=40", "side=right", "width=+1"]` of the command line to a do().
+
+    A category becomes its code. A number sets a value, also -3; after + or * it changes the value
+    that the variable has: +1 adds 1, +-1 subtracts 1, *1.2 multiplies.
     """
-    do: dict[str, float] = {}
+    do: dict[str, float | Change] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
             raise QueryError(f"--do {text!r} is not of the form name=value, such as --do light=40.")
-        try:
-            number = float(_code(name, value, (categories or {}).get(name, ())))
-        except ValueError:
-            raise QueryError(f"--do {text!r}: {value!r} is not a number.") from None
-        if not math.isfinite(number):
-            raise QueryError(f"--do {text!r}: the value must be finite.")
         if name in do:
             raise QueryError(f"--do names {name!r} twice; give each variable once.")
-        do[name] = number
+        do[name] = _parse_value(f"--do {text!r}", name, value, (categories or {}).get(name, ()))
     return do
+
+
+def _parse_value(where: str, name: str, text: str, words: Sequence[str]) -> float | Change:
+    """Return a text as a category's code, as a number or, after + or *, as a change."""
+    value = text.strip()
+    operator = value[:1] if value[:1] in ("+", "*") and value not in words else ""
+    if operator and words:
+        raise QueryError(
+            f"{where}: {name!r} has categories, which cannot be added or multiplied; give one of "
+            f"{abbreviate(words, 12)}."
+        )
+    try:
+        number = float(value[1:] if operator else _code(name, value, words))
+    except ValueError:
+        hint = "; change a value with +1, +-1 or *1.2" if operator else ""
+        raise QueryError(f"{where}: {value!r} is not a number{hint}.") from None
+    if not math.isfinite(number):
+        raise QueryError(f"{where}: the value must be finite.")
+    return Change(operator, number) if operator else number

@@ -19,7 +19,7 @@ import typer
 from rich.markup import escape
 
 import intervae
-from intervae.cli import discover, evaluate, output, query, reproduce, train
+from intervae.cli import attribute, discover, evaluate, intervene, output, reproduce, train
 from intervae.cli.options import AsJson
 from intervae.cli.output import echo, err, print_rows
 from intervae.errors import DataWarning, IntervaeError
@@ -100,8 +100,8 @@ for command in (
     evaluate.evaluate,
     evaluate.report,
     evaluate.graph,
-    query.intervene,
-    query.attribute,
+    intervene.intervene,
+    attribute.attribute,
     reproduce.reproduce,
 ):
     app.command()(command)

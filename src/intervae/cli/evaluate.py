@@ -9,50 +9,104 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intervae.cli.options import AsJson, Device, Run
-from intervae.cli.output import echo, err, out, print_measurements, print_notes
-from intervae.cli.runs import open_run
+from intervae.cli.options import AsJson, Device, OtherData, Run
+from intervae.cli.output import (
+    echo,
+    err,
+    out,
+    print_comparison,
+    print_measurements,
+    print_notes,
+)
+from intervae.cli.runs import open_other_data, open_run
 from intervae.errors import unknown
 
 if TYPE_CHECKING:
     from intervae.causal.graph import CausalGraph
     from intervae.data import Dataset
+    from intervae.metrics.base import Measurement
     from intervae.models.base import Model
 
 GRAPH_FORMATS = (".svg", ".png", ".dot", ".json")
 
 
 def evaluate(
-    run: Run,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            help="Folders of trained runs; several are compared.",
+            show_default=False,
+        ),
+    ],
     metric: Annotated[
         list[str] | None,
         typer.Option(
             help="Name from `intervae metrics`; without it, all that apply.", show_default=False
         ),
     ] = None,
+    other: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            help="Other data, all of it as test; of the run's own data, moved, the test split.",
+            show_default="the run's data",
+        ),
+    ] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a run on the test split of its data; print a table and write evaluation.json."""
-    model, data = open_run(run, device)
-    evaluate_run(model, data, run, metric, as_json)
+    """Evaluate runs on the test split of their data; print tables and write evaluation.json."""
+    results = {}
+    for run in dict.fromkeys(runs):
+        name = ""
+        if other is None:
+            model, data = open_run(run, device)
+        else:
+            model, data, is_own = open_other_data(run, device, other)
+            name = "" if is_own else data.name
+            text = "the run's own data: its test split is used" if is_own else "all of it is tested"
+            print_notes([f"{other} is {text}" if is_own else f"{other}: {text}"], err)
+        if len(runs) > 1 and not as_json:
+            echo(str(run), "bold")
+        results[str(run)] = evaluate_run(
+            model, data, run, metric, as_json and len(runs) == 1, on=name, quiet=as_json
+        )
+    if len(results) > 1 and as_json:
+        rows = {run: [m.to_json() for m in measured] for run, measured in results.items()}
+        print(json.dumps(rows, indent=2))
+    elif len(results) > 1:
+        print_comparison(results)
 
 
 def evaluate_run(
-    model: Model, data: Dataset, run: Path, metrics: list[str] | None, as_json: bool
-) -> None:
-    """Evaluate a model, write evaluation.json and print the measurements."""
+    model: Model,
+    data: Dataset,
+    run: Path,
+    metrics: list[str] | None,
+    as_json: bool,
+    *,
+    on: str = "",
+    quiet: bool = False,
+) -> list[Measurement]:
+    """Evaluate a model, write evaluation.json and print the measurements.
+
+    Arguments:
+        on: name of other data, for evaluation-NAME.json.
+        quiet: whether to print no table.
+    """
     from intervae.evaluation import evaluate as measure
     from intervae.evaluation import write_evaluation
 
-    console = err if as_json else out
+    console = err if as_json or quiet else out
     notify = lambda text: print_notes([text], console)  # noqa: E731
     measurements = measure(model, data, metrics, notify=notify)
-    write_evaluation(run, measurements)
+    write_evaluation(run, measurements, on=on)
     if as_json:
         print(json.dumps([m.to_json() for m in measurements], indent=2))
-    else:
+    elif not quiet:
         print_measurements(measurements)
+    return measurements
 
 
 def draw_figures(model: Model, data: Dataset, run: Path) -> None:
@@ -77,13 +131,14 @@ def report(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the resamples.")] = 0,
+    data: OtherData = None,
     device: Device = "auto",
 ) -> None:
     """Write report.html of a cmcl run: causes and effects, their confidence, and diagnostics."""
     from intervae.report import write_report
 
-    model, data = open_run(run, device)
-    echo(f"wrote {write_report(model, data, run, resamples=resamples, seed=seed)}")
+    model, dataset = open_run(run, device, data)
+    echo(f"wrote {write_report(model, dataset, run, resamples=resamples, seed=seed)}")
 
 
 def graph(

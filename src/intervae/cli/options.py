@@ -20,6 +20,14 @@ Evaluate = Annotated[
 ]
 # earlier name of --evaluate/--no-evaluate
 Pictures = Annotated[bool, typer.Option("--pictures/--no-pictures", hidden=True)]
+OtherData = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        help="Where the run's data is now, if it was moved.",
+        show_default="where it was trained",
+    ),
+]
 Kinds = Annotated[
     list[str] | None,
     typer.Option(

@@ -18,9 +18,10 @@ from intervae.notes import Note
 from intervae.settings import describe_settings
 
 if TYPE_CHECKING:
-    from intervae.data import Dataset
+    from intervae.data import Dataset, Spec
     from intervae.experiments.page import Page
     from intervae.metrics.base import Measurement
+    from intervae.models.intervention_values import InterventionValues
 
 out = Console(soft_wrap=True)
 err = Console(stderr=True, soft_wrap=True)
@@ -52,10 +53,8 @@ def print_rows(rows: list[Row], columns: tuple[str, ...], as_json: bool) -> None
     out.print(grid)
 
 
-def print_changes(
-    before: dict[str, float], after: dict[str, float], as_json: bool, *, mark: bool = False
-) -> None:
-    """Print the variables before and after do(); `mark` adds the change and makes it bold.
+def print_changes(before: dict[str, float], after: dict[str, float], as_json: bool) -> None:
+    """Print the variables of a clip before and after do(), changes in bold.
 
     Without any change a single column of values is printed.
     """
@@ -66,15 +65,49 @@ def print_changes(
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    columns = ["before", "after", *(["change"] if mark else [])] if before != after else ["value"]
+    columns = ["before", "after", "change"] if before != after else ["value"]
     grid = Table("variable", box=None, pad_edge=False, header_style="dim")
     for column in columns:
         grid.add_column(column, justify="right")
     for name, old in before.items():
         new = after[name]
         cells = (f"{old:.4g}", f"{new:.4g}", f"{new - old:+.4g}" if new != old else "")
-        style = "bold" if mark and new != old else ""
+        style = "bold" if new != old else ""
         grid.add_row(Text(name), *cells[: len(columns)], style=style)
+    out.print(grid)
+
+
+def print_intervention(
+    values: InterventionValues,
+    spec: Spec,
+    true: dict[str, tuple[float, float]] | None,
+    as_json: bool,
+) -> None:
+    """Print what one picture showed, what do() set, and what its counterfactual shows.
+
+    `true`: name -> value before and after do(), from a simulator.
+    """
+    from intervae.models.intervention_values import format_value
+
+    truth = true or {}
+    rows: list[Row] = []
+    for i, name in enumerate(values.names):
+        tables = {"before": values.before, "set": values.target, "after": values.after}
+        row: Row = {key: float(table[0, i]) for key, table in tables.items()}
+        if name in truth:
+            row |= {"true_before": truth[name][0], "true_after": truth[name][1]}
+        rows.append({"variable": name, **row, "changed": bool(values.moved[0, i])})
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    columns = ["before", "set", "after", *(["true_before", "true_after"] if truth else [])]
+    grid = Table("variable", box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        grid.add_column(column.replace("_", " "), justify="right")
+    for row in rows:
+        name = row["variable"]
+        cells = [format_value(spec, name, row[c]) if c in row else "" for c in columns]
+        grid.add_row(Text(name), *map(Text, cells), style="bold" if row["changed"] else "")
     out.print(grid)
 
 
@@ -205,10 +238,13 @@ def print_data(data: Dataset) -> None:
     """Print size, variables and notes of a data set."""
     echo(str(data))
     grid = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("variable", "kind", "range"):
+    reasons = {note.subject: note.reason for note in data.notes if note.kind == "column-kind"}
+    for column in ("variable", "kind", "range", *(["because of"] if reasons else [])):
         grid.add_column(column)
     for v in data.variables:
-        grid.add_row(Text(v.name), v.kind, Text(v.describe_values(MAX_CATEGORIES)))
+        cells = [v.name, v.kind, v.describe_values(MAX_CATEGORIES)]
+        cells += [reasons.get(v.name, "").partition(":")[0]] if reasons else []
+        grid.add_row(*map(Text, cells))
     if data.variables:
         out.print(grid)
     print_notes(data.notes)
@@ -216,12 +252,32 @@ def print_data(data: Dataset) -> None:
 
 def print_measurements(measurements: list[Measurement]) -> None:
     """Print the value of every metric, then its values for each variable."""
-    from intervae.evaluation import headlines, variable_tables
+    from intervae.evaluation import headlines, poor_answers, variable_tables
 
     header = ["metric on the test split", "value", "images", "details"]
     _print_table(header, headlines(measurements), text_columns=(0, 3))
     for header, rows in variable_tables(measurements):
         _print_table(header, rows)
+    print_notes(poor_answers(measurements))
+
+
+def print_comparison(results: dict[str, list[Measurement]]) -> None:
+    """Print the values of several runs side by side, the best of each metric marked."""
+    metrics = list(dict.fromkeys(m.metric for ms in results.values() for m in ms))
+    by_run = {run: {m.metric: m for m in ms} for run, ms in results.items()}
+    rows = []
+    for metric in metrics:
+        measured = {run: ms[metric] for run, ms in by_run.items() if metric in ms}
+        better = next(iter(measured.values())).higher_is_better
+        values = [m.value for m in measured.values()]
+        best = None if better is None else max(values) if better else min(values)
+        cells = []
+        for run in results:
+            value = measured[run].value if run in measured else None
+            mark = " *" if value == best and len(values) > 1 and len(set(values)) > 1 else ""
+            cells.append("" if value is None else f"{value:.4g}{mark}")
+        rows.append([metric, *cells])
+    _print_table(["* best", *results], rows)
 
 
 def _print_table(

@@ -20,16 +20,23 @@ def load_run(run: Path, device: str) -> Model:
     return load(run, choose_device(device))
 
 
-def open_run(run: Path, device: str) -> tuple[Model, Dataset]:
-    """Return the model of a run and the data on which it was trained."""
+def open_run(run: Path, device: str, where: str | None = None) -> tuple[Model, Dataset]:
+    """Return the model of a run and the data on which it was trained, now at `where`."""
     from intervae.files import read_json
 
     model = load_run(run, device)
-    return model, load_run_data(run, read_json(run / "config.json", "the run's settings"), model)
+    config = read_json(run / "config.json", "the run's settings")
+    return model, load_run_data(run, config, model, where)
 
 
-def load_run_data(run: Path, config: dict[str, Any], model: Model) -> Dataset:
-    """Load the data that config.json names; data that have changed since raise a RunError."""
+def load_run_data(
+    run: Path, config: dict[str, Any], model: Model, where: str | None = None
+) -> Dataset:
+    """Load the data that config.json names; data that have changed since raise a RunError.
+
+    Arguments:
+        where: path of the data if it was moved.
+    """
     from intervae.data import reload
     from intervae.evaluation import same_data
 
@@ -38,7 +45,7 @@ def load_run_data(run: Path, config: dict[str, Any], model: Model) -> Dataset:
         raise RunError(
             f"{run / 'config.json'} does not name the data of the run, so they cannot be loaded."
         )
-    data = reload(source)
+    data = reload(source, where)
     if not same_data(data.spec, model.spec):
         raise RunError(
             f"{data.name} has changed since {run} was trained on it (its variables, their ranges "
@@ -46,3 +53,45 @@ def load_run_data(run: Path, config: dict[str, Any], model: Model) -> Dataset:
             "--overwrite`)."
         )
     return data
+
+
+def open_other_data(run: Path, device: str, where: str) -> tuple[Model, Dataset, bool]:
+    """Return the model of a run, data at `where`, and whether they are the run's own data.
+
+    Other data is read as the model knows its variables, and all of it is for testing.
+    """
+    from dataclasses import replace
+
+    from intervae.data import load_data
+    from intervae.data.registry import DATASETS
+    from intervae.errors import DataError
+    from intervae.evaluation import same_data
+    from intervae.files import read_json
+
+    model = load_run(run, device)
+    spec = model.spec
+    config = read_json(run / "config.json", "the run's settings")
+    source = config.get("data") if isinstance(config, dict) else None
+    options = dict(source.get("options", {})) if isinstance(source, dict) else {}
+    if isinstance(source, dict) and "samples" in source:
+        try:
+            own = load_run_data(run, config, model, where)
+            return model, own, True
+        except (DataError, RunError):  # other rows, columns or values
+            pass
+    size = list(spec.image_shape[1:])
+    if where in DATASETS:
+        data = load_data(where, size=size[0], variables=spec.names or None)
+        if data.names != spec.names:
+            raise DataError(f"{where} does not have the variables of {run}.")
+        return model, replace(data, variables=spec.variables), False
+    more: dict[str, Any] = {key: options[key] for key in ("names",) if key in options}
+    if Path(where).is_dir():
+        more["channels"] = spec.image_shape[0]
+    data = load_data(where, size=size, test=1.0, like=spec, **more)
+    if not same_data(data.spec, spec):
+        raise DataError(
+            f"the images of {where} are {data.spec.image_shape}, those of {run} "
+            f"{spec.image_shape} (channels, height, width)."
+        )
+    return model, data, False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intervae.cli.evaluate import draw_figures, evaluate_run
-from intervae.cli.options import Device, Evaluate, Kinds, Pictures, Run, Seed
+from intervae.cli.options import Device, Evaluate, Kinds, OtherData, Pictures, Run, Seed
 from intervae.cli.output import echo, print_data, print_notes
 from intervae.cli.runs import load_run_data
 from intervae.errors import DataError, RunError, UsageError, unknown
@@ -84,7 +85,8 @@ def train(
     graph: Annotated[
         str | None,
         typer.Option(
-            help="Known graph: a graph.json file, or `true` for the data set's own graph.",
+            help="Known graph: a graph.json file, edges such as 'a -> b, a -> c', or `true` for "
+            "the data set's own graph.",
             show_default=False,
         ),
     ] = None,
@@ -112,6 +114,9 @@ def train(
         check_accepts_graph(MODELS[model])
     model_settings, training_options = split_settings(values, MODELS[model].Settings, Options)
     dataset = _load_data(data, size, variables, kinds, group, data_option)
+    if classes := ask_for_classes(dataset):
+        kinds = [*(kinds or []), *(f"{name}=categorical" for name in classes)]
+        dataset = _load_data(data, size, variables, kinds, group, data_option)
     print_data(dataset)
     run = folder or Path("runs") / f"{dataset.name}-{model}-{seed}"
     if graph is not None:
@@ -134,11 +139,15 @@ def train(
 
 
 def resume(
-    run: Run, device: Device = "auto", evaluate: Evaluate = True, pictures: Pictures = True
+    run: Run,
+    data: OtherData = None,
+    device: Device = "auto",
+    evaluate: Evaluate = True,
+    pictures: Pictures = True,
 ) -> None:
     """Resume an interrupted run with its own settings, evaluate it and draw its figures."""
     with explain_interrupt(run):
-        net, dataset, result = _resume_run(run, device)
+        net, dataset, result = _resume_run(run, device, data)
         _finish(net, dataset, run, result, evaluate and pictures)
 
 
@@ -160,7 +169,7 @@ def _parse_model_settings(model: str, texts: list[str], epochs: int | None) -> d
     return values
 
 
-def _resume_run(run: Path, device: str) -> tuple[Model, Dataset, Result]:
+def _resume_run(run: Path, device: str, where: str | None = None) -> tuple[Model, Dataset, Result]:
     """Train an interrupted run to its end, with the settings in its config.json."""
     from intervae.files import read_json
     from intervae.models.storage import build_model, check_run_folder
@@ -179,7 +188,7 @@ def _resume_run(run: Path, device: str) -> tuple[Model, Dataset, Result]:
             f"{run / 'config.json'} has no training options; resume it with the original command "
             "plus --resume."
         )
-    data = load_run_data(run, config, model)
+    data = load_run_data(run, config, model, where)
     echo(f"resuming {run}")
     return model, data, fit(model, data, seed=seed, out=run, device=device, resume=True, **options)
 
@@ -231,18 +240,32 @@ def _load_data(
         raise
 
 
+def ask_for_classes(data: Dataset) -> list[str]:
+    """Return the columns of few whole numbers that the user calls classes; [] if not a terminal."""
+    from intervae.data.column_kinds import FEW_VALUES
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return []  # the note of the column says what to do
+    return [
+        note.subject
+        for note in data.notes
+        if note.kind == FEW_VALUES
+        and typer.confirm(f"{note.subject!r}: {note.reason}. Are these classes?", default=False)
+    ]
+
+
 def _read_graph(graph: str, data: Dataset) -> CausalGraph:
     """Return the graph that --graph names."""
-    from intervae.causal import CausalGraph
-    from intervae.files import read_json
+    from intervae.causal.known_graph import ARROW, as_graph
 
     if graph != "true":
-        if not Path(graph).is_file():
+        is_file = ARROW not in graph
+        if is_file and not Path(graph).is_file():
             raise UsageError(
-                f"--graph {graph}: there is no such file; give a graph.json, or `true` for the "
-                "data set's own graph."
+                f"--graph {graph}: there is no such file; give a graph.json, edges such as "
+                "'a -> b', or `true` for the data set's own graph."
             )
-        return CausalGraph.from_json(read_json(Path(graph), "a graph"))
+        return as_graph(Path(graph) if is_file else graph, data.names)
     if data.graph is None:
         raise UsageError(
             f"--graph true: the true graph of {data.name} is not known; give a graph.json."

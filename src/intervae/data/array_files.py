@@ -16,6 +16,7 @@ from intervae.data.build import build_from_columns
 from intervae.data.dataset import Dataset
 from intervae.data.memory import check_memory
 from intervae.data.pixel_arrays import array_to_pixels, as_size, resize_images
+from intervae.data.variables import Spec
 from intervae.errors import DataError, IntervaeError, UsageError, unknown
 from intervae.notes import Note
 
@@ -40,6 +41,7 @@ def load_arrays(
     seed: int = 0,
     group: str | None = None,
     names: Sequence[str] | None = None,
+    like: Spec | None = None,
 ) -> Dataset:
     """Read an `.npz` or `.h5` file.
 
@@ -52,6 +54,7 @@ def load_arrays(
             used if the file has no mask.
         group: label, or further array (N,) of the file, whose equal values stay in one split.
         names: names of the labels, if the file has none.
+        like: what a trained model knows: its labels, kinds and codes are used.
     """
     path, target = Path(os.path.abspath(path)), as_size(size)
     arrays = read_arrays(path, () if group is None else (group,))
@@ -83,7 +86,7 @@ def load_arrays(
     if "kinds" in arrays:
         words = _texts(arrays["kinds"], "kinds", n, path.name)
         stored_kinds = dict(zip(columns, words, strict=True))
-    mask = _test_mask(arrays.get("test"), count, path.name)
+    mask = _test_mask(arrays.get("test"), count, path.name) if test != 1 else None
     if mask is not None:
         text = "splits: the test samples are given by the file"
         notes.append(Note("predefined-splits", "test", text))
@@ -98,6 +101,7 @@ def load_arrays(
         groups=groups,
         graph=_graph(columns, arrays.get("graph"), path.name),
         notes=notes,
+        like=like,
         validation=validation,
         test=test if mask is None else mask,
         seed=seed,

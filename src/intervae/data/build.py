@@ -13,7 +13,7 @@ from torch import Tensor
 from intervae.causal.graph import CausalGraph
 from intervae.data.column_kinds import decide_columns
 from intervae.data.dataset import Dataset, Split
-from intervae.data.variables import Variable
+from intervae.data.variables import Spec, Variable
 from intervae.errors import DataError
 from intervae.notes import Note
 
@@ -35,14 +35,18 @@ def build_dataset(
     graph: CausalGraph | None = None,
     simulator: Simulator | None = None,
     source: Mapping[str, Any] | None = None,
+    rescale: bool = True,
 ) -> Dataset:
     """Check arrays, split them, and measure the variables' scale on the training split.
+
+    With test=1.0 the scale is that of all rows.
 
     Arguments:
         images: (N, C, H, W) or (N, T, C, H, W) uint8.
         labels: (N, n) in the variables' own units; NaN for a missing one.
         validation, test, seed, groups: as in `split_rows`.
         fields: more arrays with N rows.
+        rescale: False to keep the scale that the variables have.
     """
     pixels = torch.as_tensor(images)
     if pixels.dtype != torch.uint8 or pixels.ndim not in (4, 5):
@@ -68,7 +72,10 @@ def build_dataset(
         train_split,
         validation_split,
         test_split,
-        variables=tuple(v.with_scale_of(table[rows[0], i]) for i, v in enumerate(variables)),
+        variables=tuple(
+            v.with_scale_of(table[rows[0] if len(rows[0]) else rows[2], i]) if rescale else v
+            for i, v in enumerate(variables)
+        ),
         graph=graph,
         simulator=simulator,
         source=dict(source or {}),
@@ -106,6 +113,7 @@ def build_from_columns(
     group: str | None,
     notes: Sequence[Note],
     graph: CausalGraph | None = None,
+    like: Spec | None = None,
     **splits: Any,
 ) -> Dataset:
     """Build a data set from images (N, C, H, W) and columns (N,) whose kinds are inferred.
@@ -113,7 +121,7 @@ def build_from_columns(
     Arguments:
         table: name -> column (N,) of numbers or text.
         where: how errors name the source, such as a file name.
-        variables, kinds: as in `decide_columns`.
+        variables, kinds, like: as in `decide_columns`.
         group: column that is no variable.
         notes: further notes of the data set.
         splits: arguments of `split_rows`.
@@ -125,10 +133,13 @@ def build_from_columns(
         variables=variables,
         kinds=kinds,
         not_variables=() if group is None else (group,),
+        like=like,
     )
     if graph is not None:
         graph = restrict_graph(graph, [v.name for v in columns.variables], f"{where}: 'graph'")
-    dataset = build_dataset(name, images, columns.labels, columns.variables, graph=graph, **splits)
+    dataset = build_dataset(
+        name, images, columns.labels, columns.variables, graph=graph, rescale=like is None, **splits
+    )
     return replace(dataset, notes=(*columns.notes, *notes))
 
 
@@ -159,10 +170,12 @@ def split_rows(
 
     Arguments:
         validation: fraction of the rows that are not test, or a mask (n,).
-        test: fraction of all rows, or a mask (n,).
+        test: fraction of all rows, or a mask (n,); 1.0 leaves nothing for the other splits.
         seed: seed of the random splits.
         groups: (n,) ids, such as patients: rows of one group stay in one split.
     """
+    if not isinstance(test, np.ndarray) and test == 1:
+        return np.arange(0), np.arange(0), np.arange(n)
     rng = np.random.default_rng(seed)
     unit = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
     is_test = (

@@ -3,7 +3,7 @@
 The rule, in this order, for every column that `kinds=` does not name:
     1. two different values (0/1, yes/no, female/male, 20/40): binary, coded 0 and 1 in numerical
        or alphabetical order;
-    2. numbers: continuous, even integers with few values;
+    2. numbers: continuous; whole numbers with few values, which may be classes, get a note;
     3. text with fewer than two rows per value on average (an id, a free text): left out, with a
        note;
     4. other text: categorical, coded in alphabetical order.
@@ -23,10 +23,13 @@ from intervae.data.collinear_columns import collinear_notes
 from intervae.data.dataset import Dataset
 from intervae.data.missing_labels import MISSING_LABELS
 from intervae.data.raw_column import RawColumn, number_text
-from intervae.data.variables import KINDS, Kind, Variable
+from intervae.data.variables import KINDS, Kind, Spec, Variable
 from intervae.errors import DataError, UsageError, abbreviate, unknown
 from intervae.notes import Note
 
+FEW = 20  # whole numbers that may be classes
+ROWS_PER_VALUE = 5  # at least, on average
+FEW_VALUES = "few-whole-numbers"  # kind of the note
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 
 
@@ -71,6 +74,7 @@ def decide_columns(
     variables: Sequence[str] | None = None,
     kinds: Mapping[str, str] | None = None,
     not_variables: Sequence[str] = (),
+    like: Spec | None = None,
 ) -> Columns:
     """Turn the columns of a table into labels and variables.
 
@@ -82,7 +86,10 @@ def decide_columns(
         kinds: name -> kind, for columns to which the rule does not apply.
         not_variables: columns with another use (a group, a split), used only if `variables`
             names them.
+        like: what a trained model knows: its variables are read, with their kinds and codes.
     """
+    if like is not None:
+        return _columns_like(table, like, rows, where)
     check_variables(variables, table)
     _check_kinds(kinds, table)
     default = [name for name in table if name not in not_variables]
@@ -107,10 +114,45 @@ def decide_columns(
         labels.append(codes)
         results.append(Variable(name, kind, categories=categories))
         notes.append(_note("column-kind", name, reason))
+        if kind == "continuous" and name not in (kinds or {}) and _has_few_whole_numbers(column):
+            notes.append(_few_values_note(column))
         if text := column.describe_missing():
             notes.append(Note(MISSING_LABELS, name, text))
     values = np.stack(labels, axis=1) if labels else np.zeros((rows, 0))
     return Columns(values, tuple(results), (*notes, *collinear_notes(values, results)))
+
+
+def _columns_like(
+    table: Mapping[str, np.ndarray], like: Spec, rows: int, where: Callable[[int], str]
+) -> Columns:
+    """Return the columns that are the variables of `like`, coded as there."""
+    labels, notes = [], []
+    for variable in like.variables:
+        if variable.name not in table:
+            raise unknown("column of the trained model", variable.name, table, DataError)
+        column = RawColumn.read(variable.name, table[variable.name], where)
+        if variable.kind == "continuous":
+            column.require_numbers()
+            labels.append(column.spread(column.numbers))
+        else:
+            labels.append(column.spread(_codes_like(column, variable)))
+        if text := column.describe_missing():
+            notes.append(Note(MISSING_LABELS, variable.name, text))
+    values = np.stack(labels, axis=1) if labels else np.zeros((rows, 0))
+    return Columns(values, like.variables, tuple(notes))
+
+
+def _codes_like(column: RawColumn, variable: Variable) -> np.ndarray:
+    """Return the codes that a variable has for the values of a column."""
+    words = variable.categories or tuple(str(code) for code in range(round(variable.high) + 1))
+    texts = [
+        number_text(column.numbers[i]) if column.is_number[i] else str(text)
+        for i, text in enumerate(column.texts)
+    ]
+    for text in texts:
+        if text not in words:
+            raise unknown(f"category in the column {column.name!r}", text, words, DataError)
+    return np.array([float(words.index(text)) for text in texts])
 
 
 def _note(kind: str, name: str, reason: str) -> Note:
@@ -131,7 +173,10 @@ def _decide_kind(column: RawColumn, kind: str | None) -> tuple[Kind | None, str]
     rows = len(column.rows)
     if column.is_number[column.rows].sum() * 2 > rows:
         column.require_numbers()
-        return ("binary", "two values") if column.distinct == 2 else ("continuous", "numbers")
+        if column.distinct == 2:
+            return "binary", "two values"
+        few = _has_few_whole_numbers(column)
+        return "continuous", f"{column.distinct} whole numbers" if few else "numbers"
     if column.distinct == 2:
         return "binary", "two values"
     commas = np.array([bool(DECIMAL_COMMA.fullmatch(text)) for text in column.texts], dtype=bool)
@@ -146,6 +191,26 @@ def _decide_kind(column: RawColumn, kind: str | None) -> tuple[Kind | None, str]
         values = f"{column.distinct} different values in {rows} rows"
         return None, f"text with {values}, so an id or free text"
     return "categorical", f"text with {column.distinct} values"
+
+
+def _has_few_whole_numbers(column: RawColumn) -> bool:
+    """Whether a numeric column may be classes: 3 to FEW whole numbers, each in several rows."""
+    numbers = column.numbers
+    return (
+        3 <= column.distinct <= FEW
+        and bool((numbers == np.round(numbers)).all())
+        and column.distinct * ROWS_PER_VALUE <= len(column.rows)
+    )
+
+
+def _few_values_note(column: RawColumn) -> Note:
+    low, high = number_text(column.numbers.min()), number_text(column.numbers.max())
+    text = (
+        f"column {column.name!r} has {column.distinct} whole numbers from {low} to {high} and is "
+        "read as continuous; if they are classes, such as digits, pass --kind "
+        f'{column.name}=categorical (kinds={{"{column.name}": "categorical"}})'
+    )
+    return Note(FEW_VALUES, column.name, text, f"{column.distinct} whole numbers, {low} to {high}")
 
 
 def _encode(column: RawColumn, kind: Kind) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -50,6 +50,8 @@ class Split:
     not the rows of its fields also overrides `__len__`, `__getitem__` and `to`.
     """
 
+    file_names: Sequence[str] = ()  # of all splits of a folder; the field `file` counts them
+
     def __init__(
         self, images: Tensor | None = None, labels: Tensor | None = None, **fields: Tensor
     ) -> None:
@@ -92,6 +94,13 @@ class Split:
         return self.labels.isnan()
 
     @property
+    def files(self) -> list[str]:
+        """The image file of each row, as labels.csv names it; only of a folder of images."""
+        if not self.file_names or "file" not in self.fields:
+            raise DataError("these rows have no file names; only a folder of images has them.")
+        return [self.file_names[row] for row in self.fields["file"].tolist()]
+
+    @property
     def device(self) -> torch.device:
         return self.labels.device
 
@@ -104,7 +113,9 @@ class Split:
 
     def with_fields(self, fields: dict[str, Tensor]) -> Split:
         """Return a split of the same class with these fields."""
-        return type(self)(**fields)
+        split = type(self)(**fields)
+        split.file_names = self.file_names
+        return split
 
     def chunks(self, rows: int = CHUNK) -> Iterator[Split]:
         """Yield the samples in their order, `rows` at a time."""

@@ -21,7 +21,7 @@ from PIL import Image, ImageOps
 from intervae.data.memory import check_memory
 from intervae.data.pixel_arrays import Size
 from intervae.data.progress import progress
-from intervae.errors import DataError
+from intervae.errors import DataError, unknown
 from intervae.notes import Note
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
@@ -81,6 +81,42 @@ def read_images(
             conversions.update([conversion] if conversion else [])
             channel_counts.update([len(pixels)])
     return images, _conversion_notes(conversions, channel_counts)
+
+
+def decode_images(
+    files: Sequence[Path], *, advice: str
+) -> list[tuple[np.ndarray, str] | DataError]:
+    """Decode every file at its own size, (C, H, W) uint8, with its conversion ("" for none).
+
+    An error stands for a broken file.
+    """
+
+    def decode(file: Path) -> tuple[np.ndarray, str] | DataError:
+        try:
+            return _decode(file, str(file), None, None, None, advice)
+        except DataError as error:
+            return error
+
+    with warnings.catch_warnings(), ThreadPool(os.cpu_count() or 1) as pool:
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        return pool.map(decode, files, chunksize=8)
+
+
+def encode_image(pixels: np.ndarray, path: Path) -> bytes:
+    """Return pixels (1 or 3, H, W) uint8 as the bytes of a file, in the format of its suffix."""
+    kind = Image.registered_extensions().get(path.suffix.lower())
+    if path.suffix.lower() not in SUFFIXES or kind not in FORMATS:
+        raise unknown("format of a picture", path.suffix or str(path), SUFFIXES)
+    image = Image.fromarray(
+        pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0))
+    )
+    options: dict[str, dict[str, object]] = {
+        "JPEG": {"quality": 95, "subsampling": 0},
+        "WEBP": {"lossless": True},
+    }
+    content = io.BytesIO()
+    image.save(content, kind, **options.get(kind, {}))
+    return content.getvalue()
 
 
 def _conversion_notes(conversions: Counter[str], channel_counts: Counter[int]) -> list[Note]:

@@ -20,6 +20,7 @@ from intervae.data.image_paths import list_images, locate_images
 from intervae.data.labels_csv import LabelTable, read_labels_csv, split_masks
 from intervae.data.missing_labels import UNLABELLED_IMAGES
 from intervae.data.pixel_arrays import as_size
+from intervae.data.variables import Spec
 from intervae.errors import DataError, UsageError, unknown
 from intervae.notes import Note
 
@@ -39,6 +40,7 @@ def load_folder(
     group: str | None = None,
     channels: int | None = None,
     unlabelled: str = "ignore",
+    like: Spec | None = None,
 ) -> Dataset:
     """Read a folder of images with `labels.csv` and, if present, the true graph in `graph.json`.
 
@@ -53,6 +55,7 @@ def load_folder(
         channels: 1 to read everything as grey, 3 as colour.
         unlabelled: "keep" to add the images without a row to the training split, all their labels
             missing; "ignore" to leave them out.
+        like: what a trained model knows: its columns, kinds and codes are used.
     """
     if unlabelled not in UNLABELLED:
         raise unknown("unlabelled= (--data-option unlabelled=)", str(unlabelled), UNLABELLED)
@@ -67,7 +70,7 @@ def load_folder(
     added = dict(sorted(without_row.items())) if unlabelled == "keep" else {}
     table_notes = [*table.notes, *_row_notes(without_row, keep=bool(added))]
     with _notes_on_errors(table_notes):
-        if has_table:
+        if has_table and test != 1:
             _check_row_count(table, len(without_row))
         columns = decide_columns(
             table.columns,
@@ -76,9 +79,10 @@ def load_folder(
             variables=variables,
             kinds=kinds,
             not_variables=[name for name in table.columns if name in ("split", group)],
+            like=like,
         )
         groups = table.require_complete(group) if group is not None else None
-        masks = split_masks(table, group) or {}
+        masks = (split_masks(table, group) or {}) if test != 1 else {}
         splits: dict[str, Any] = {
             "validation": masks.get("validation", validation),
             "test": masks.get("test", test),
@@ -104,7 +108,11 @@ def load_folder(
             columns.variables,
             **splits,
             graph=_true_graph(root / "graph.json", names) if has_table else None,
+            fields={"file": np.arange(len(images))},
+            rescale=like is None,
         )
+    for split in dataset.splits.values():
+        split.file_names = (*table.files, *added)
     split_notes = []
     if masks:
         drawn = ", which names no validation rows: a part of train is drawn"

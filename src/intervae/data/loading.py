@@ -59,7 +59,8 @@ def load_data(
         variables: the variables to use, in this order; default all.
         kinds: name -> "continuous", "binary" or "categorical", instead of the inferred kind.
         validation: fraction of the samples outside the test split; default 0.1.
-        test: fraction of all samples; default 0.2. A split that comes with the data replaces it.
+        test: fraction of all samples; default 0.2. A split that comes with the data replaces it,
+            except that 1.0 takes everything, for a model that was trained on other data.
         seed: seed of the random splits.
         group: column such as `patient`: samples with the same value stay in the same split.
         transitions: True to also find the pairs of images that differ in one factor by one step,
@@ -113,7 +114,7 @@ def load_data(
         dataset,
         source={
             **origin,
-            "options": _as_json({**common, **options}),
+            "options": _as_json({**common, **options, "like": None}),
             "samples": sum(map(len, dataset.splits.values())),
             **selection,
         },
@@ -121,8 +122,15 @@ def load_data(
     return dataset if pairing is None else _add_transitions(dataset, pairing)
 
 
-def reload(source: Mapping[str, Any]) -> Dataset:
-    """Load the data set that has this `Dataset.source` again, with the same options."""
+def reload(source: Mapping[str, Any], where: str | os.PathLike | None = None) -> Dataset:
+    """Load the data set that has this `Dataset.source` again, with the same options.
+
+    Arguments:
+        where: path of the data if it was moved, or a registered name.
+    """
+    if where is not None:
+        rest = {k: v for k, v in source.items() if k not in ("path", "name", "object")}
+        source = {**rest, ("name" if where in registry.DATASETS else "path"): os.fspath(where)}
     if "object" in source:
         raise DataError(
             f"this data came from a {source['object']} in memory, which cannot be loaded again; "
@@ -130,19 +138,19 @@ def reload(source: Mapping[str, Any]) -> Dataset:
         )
     if "path" in source and not Path(source["path"]).exists():
         raise DataError(
-            f"the data is no longer at {source['path']}; put it back, or load it from where it is "
-            "now with load_data (--data of `intervae train`)."
+            f"the data is no longer at {source['path']}; put it back, or say where it is now with "
+            "--data (load_data in Python)."
         )
     if "path" not in source and "name" not in source:
         raise DataError(
             "this source of data has neither a name nor a path, so it cannot be loaded again; "
             "load it with load_data."
         )
-    where = Path(source["path"]) if "path" in source else source["name"]
-    dataset = load_data(where, variables=source.get("variables"), **source.get("options", {}))
+    place = Path(source["path"]) if "path" in source else source["name"]
+    dataset = load_data(place, variables=source.get("variables"), **source.get("options", {}))
     if "samples" in source and dataset.source["samples"] != source["samples"]:
         raise DataError(
-            f"{where} had {source['samples']} samples and has {dataset.source['samples']} now, so "
+            f"{place} had {source['samples']} samples and has {dataset.source['samples']} now, so "
             "its splits differ; put the old data back, or load it anew with load_data and train "
             "again (`intervae train ... --overwrite`)."
         )

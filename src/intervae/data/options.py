@@ -10,15 +10,19 @@ from intervae.errors import UsageError
 
 
 def check_fractions(**fractions: Any) -> dict[str, float]:
-    """Return the fractions that are not None, each checked to lie between 0 and 1."""
+    """Return the fractions that are not None, each checked to lie between 0 and 1.
+
+    `test` may be 1: everything is for testing.
+    """
     for name, fraction in fractions.items():
         if fraction is not None and (
             isinstance(fraction, bool)
             or not isinstance(fraction, Real)
-            or not 0 < float(fraction) < 1
+            or not (0 < float(fraction) < 1 or (name == "test" and float(fraction) == 1))
         ):
+            whole = " (test=1.0: everything)" if name == "test" else ""
             raise UsageError(
-                f"{name}={fraction!r} must be a fraction between 0 and 1, such as 0.1."
+                f"{name}={fraction!r} must be a fraction between 0 and 1, such as 0.1{whole}."
             )
     return {name: float(fraction) for name, fraction in fractions.items() if fraction is not None}
 

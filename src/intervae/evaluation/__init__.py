@@ -14,7 +14,13 @@ from intervae.data import Dataset
 from intervae.errors import DataError, UsageError, unknown
 from intervae.evaluation.context import Context
 from intervae.evaluation.registry import METRICS, Metric, register_metric
-from intervae.evaluation.tables import headlines, same_data, variable_tables, write_evaluation
+from intervae.evaluation.tables import (
+    headlines,
+    poor_answers,
+    same_data,
+    variable_tables,
+    write_evaluation,
+)
 from intervae.metrics.base import Measurement
 from intervae.models.base import Model
 from intervae.models.checks import check_missing_labels
@@ -24,6 +30,7 @@ __all__ = [
     "Metric",
     "evaluate",
     "headlines",
+    "poor_answers",
     "register_metric",
     "same_data",
     "variable_tables",
@@ -64,7 +71,7 @@ def evaluate(
     default = (
         name
         for name, metric in METRICS.items()
-        if not metric.on_request and metric.applies(context)
+        if not metric.on_request and metric.applies(context) and metric.default(context)
     )
     measurements = []
     for name in requested or default:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +12,18 @@ import numpy as np
 import torch
 
 from intervae import metrics
+from intervae.data import Split
 from intervae.data.simulators.base import Simulator
 from intervae.evaluation.context import Context
 from intervae.metrics.base import Measurement
-from intervae.models.batches import query_split
+from intervae.metrics.image_regressor import MAX_IMAGES
+from intervae.metrics.image_similarity import as_float_images
+from intervae.metrics.interventions import CounterfactualQuery
+from intervae.models.batches import query_split, spread_rows
 from intervae.models.capabilities import HasGraph, Intervention
 
 COUNTERFACTUAL_IMAGES = 512
-AXIOM_IMAGES = 128  # each answers about 30 queries for every variable
+REPEATED_IMAGES = 128  # for the axioms that repeat a query ten times
 REGRESSOR_LOCK = threading.Lock()  # concurrent runs fit a simulator's regressor only once
 
 
@@ -76,29 +81,62 @@ def outside_mask(context: Context) -> list[Measurement]:
 
 
 def axioms(context: Context) -> list[Measurement]:
-    """Without truth; the regressor is fitted on the validation split, its quality comes last."""
-    data, subset = context.data, context.test_subset(AXIOM_IMAGES)
-    regressor = metrics.fit_image_regressor(
-        data.validation.images, data.validation.labels.cpu().numpy(), data.variables
-    )
-    query, images, labels = (
-        context.counterfactual,
-        subset.images.cpu().numpy(),
-        subset.labels.cpu().numpy(),
-    )
+    """Without truth, beside doing nothing and the mean picture; the regressor's quality last.
+
+    The regressor is fitted on images that are not measured: of the validation and training splits,
+    or, of data that is all for testing, on every second image.
+    """
+    data, tested = context.data, context.data.test
+    others = [split for split in (data.validation, data.train) if len(split)]
+    if not others:
+        tested, others = tested[1::2], [tested[::2]]
+    images, labels = _first_rows(others, MAX_IMAGES)
+    regressor = metrics.fit_image_regressor(images, labels, data.variables)
     if data.graph is not None:
         graph, owner = data.graph.subgraph(data.names), "true"  # without a simulator's latents
     else:
         graph, owner = context.model.graph, "the model's"
-    minimality = [
-        replace(m, parameters={**m.parameters, "graph": owner})
-        for m in metrics.minimality(query, images, labels, data.variables, regressor, graph)
-    ]
-    unseen = context.test_subset(COUNTERFACTUAL_IMAGES)
-    return [
-        *metrics.composition(query, images, labels, data.variables),
-        *metrics.reversibility(query, images, labels, data.variables),
-        *metrics.effectiveness(query, images, data.variables, regressor),
-        *minimality,
-        *regressor.quality(unseen.images, unseen.labels.cpu().numpy(), name="predictor"),
-    ]
+    subset, few = (_random_rows(tested, n) for n in (COUNTERFACTUAL_IMAGES, REPEATED_IMAGES))
+
+    def measure(query: CounterfactualQuery) -> dict[str, Measurement]:
+        x, y, v = subset.images.cpu().numpy(), subset.labels.cpu().numpy(), data.variables
+        some, theirs = few.images.cpu().numpy(), few.labels.cpu().numpy()
+        results = [
+            *metrics.composition(query, x, y, v, times=(1,)),
+            *metrics.composition(query, some, theirs, v, times=(10,)),
+            *metrics.reversibility(query, x, y, v, cycles=(1,)),
+            *metrics.reversibility(query, some, theirs, v, cycles=(10,)),
+            *metrics.effectiveness(query, x, v, regressor),
+            *metrics.minimality(query, x, y, v, regressor, graph),
+        ]
+        return {m.metric: m for m in results}
+
+    mean = images.mean(0, dtype=np.float64).astype(np.float32)[None] / 255
+    references = {
+        "doing_nothing": measure(lambda x, do: as_float_images(x)),
+        "mean_picture": measure(lambda x, do: np.repeat(mean, len(x), axis=0)),
+    }
+    results = []
+    for name, m in measure(context.counterfactual).items():
+        compared = {
+            key: {"value": reference[name].value, **reference[name].per_variable}
+            for key, reference in references.items()
+        }
+        owned = {"graph": owner} if name.startswith("minimality") else {}
+        results.append(replace(m, parameters={**m.parameters, **owned, **compared}))
+    unseen = subset.images, subset.labels.cpu().numpy()
+    return [*results, *regressor.quality(*unseen, name="predictor")]
+
+
+def _first_rows(splits: Sequence[Split], most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return at most `most` images and labels, those of the first split first."""
+    taken: list[Split] = []
+    for split in splits:
+        taken.append(split[: most - sum(map(len, taken))])
+    images = np.concatenate([split.images.cpu().numpy() for split in taken])
+    return images, np.concatenate([split.labels.cpu().numpy() for split in taken])
+
+
+def _random_rows(split: Split, most: int) -> Split:
+    """Return at most `most` random rows of a split, always the same ones."""
+    return split[spread_rows(len(split), most)]

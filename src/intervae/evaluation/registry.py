@@ -13,6 +13,7 @@ from typing import Any
 from intervae.errors import UsageError
 from intervae.evaluation import counterfactual_measures, measures, requirements
 from intervae.evaluation.context import Context
+from intervae.evaluation.requirements import always
 from intervae.metrics.base import Measurement
 from intervae.registry import Registry
 
@@ -27,6 +28,7 @@ class Metric:
         applies: whether they provide it.
         measure: the function that measures.
         on_request: whether it is measured only when named, because it is slow or rarely needed.
+        default: whether it is measured without being named; decides where `on_request` is False.
     """
 
     description: str
@@ -34,6 +36,7 @@ class Metric:
     applies: Callable[[Context], bool]
     measure: Callable[[Context], list[Measurement]]
     on_request: bool = False
+    default: Callable[[Context], bool] = always
 
 
 _LABELS = (
@@ -198,11 +201,12 @@ _BUILT_IN_METRICS = {
         on_request=True,
     ),
     "axioms": Metric(
-        "counterfactuals without truth: composition, reversibility, effectiveness, minimality",
+        "counterfactuals without truth: composition, reversibility, effectiveness, minimality, "
+        "beside doing nothing and the mean picture (by default where there is no simulator)",
         f"{_COUNTERFACTUAL}, and a graph",
         requirements.has_counterfactuals_and_graph,
         counterfactual_measures.axioms,
-        on_request=True,
+        default=requirements.has_no_simulator,
     ),
 }
 

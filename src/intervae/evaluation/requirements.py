@@ -68,6 +68,10 @@ def has_layers_and_objects(context: Context) -> bool:
     )
 
 
+def has_no_simulator(context: Context) -> bool:
+    return context.data.simulator is None
+
+
 def has_counterfactuals_and_graph(context: Context) -> bool:
     return has_counterfactuals(context) and (
         context.data.graph is not None or isinstance(context.model, HasGraph)

@@ -19,15 +19,24 @@ COLUMNS = 4  # variables side by side in a table
 REFERENCES = {
     "by_chance": "chance",
     "doing_nothing": "doing nothing",
+    "mean_picture": "mean picture",
     "true_picture": "true pictures",
     "reconstruction": "reconstruction",
 }  # parameter of a measurement that holds a reference value -> its name in a table
-SHOWN_PER_VARIABLE = ("doing_nothing", "reconstruction")  # references with rows of their own
+SHOWN_PER_VARIABLE = (
+    "doing_nothing",
+    "mean_picture",
+    "reconstruction",
+)  # references with rows of their own
 
 
-def write_evaluation(folder: Path, measurements: Sequence[Measurement]) -> None:
-    """Write evaluation.json of a run; earlier metrics that were not measured again stay."""
-    path = folder / "evaluation.json"
+def write_evaluation(folder: Path, measurements: Sequence[Measurement], *, on: str = "") -> None:
+    """Write evaluation.json of a run; earlier metrics that were not measured again stay.
+
+    Arguments:
+        on: name of other data than the run's, which get evaluation-NAME.json.
+    """
+    path = folder / (f"evaluation-{on}.json" if on else "evaluation.json")
     earlier = read_json(path, "the earlier measurements") if path.is_file() else []
     if not isinstance(earlier, list) or not all(isinstance(row, dict) for row in earlier):
         raise RunError(f"{path} does not hold measurements of intervae; remove it.")
@@ -60,6 +69,31 @@ def references(parameters: dict[str, Any]) -> str:
         effective, samples = parameters["effective_samples"], parameters["samples"]
         values.append(f"{effective:.3g} of {samples} samples count")
     return ", ".join(values)
+
+
+def poor_answers(measurements: Sequence[Measurement]) -> list[str]:
+    """Return a sentence for each axiom in which a model is hardly better than a trivial answer.
+
+    Composition is compared with the mean picture, effectiveness with doing nothing and with the
+    mean picture; a tenth of the better one is asked for.
+    """
+    texts = []
+    for m in measurements:
+        keys = [key for key in ("doing_nothing", "mean_picture") if key in m.parameters]
+        if m.metric.startswith("composition"):
+            keys = [key for key in keys if key == "mean_picture"]
+        elif not m.metric.startswith("effectiveness"):
+            continue
+        sign = 1 if m.higher_is_better else -1
+        trivial = {key: m.parameters[key]["value"] for key in keys}
+        for key, value in trivial.items():
+            if sign * (m.value - value) < 0.1 * abs(value):
+                texts.append(
+                    f"{m.metric} {m.value:.3g} is hardly better than {REFERENCES[key]} "
+                    f"({value:.3g}): do not trust these counterfactuals."
+                )
+                break
+    return texts
 
 
 def _reference_texts(values: dict[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,7 +10,8 @@ import torch
 from torch import Tensor
 
 from intervae.data import Spec
-from intervae.errors import QueryError
+from intervae.data.query_images import pictures_of, read_pictures
+from intervae.errors import DataError, DataWarning, QueryError
 from intervae.models.checks import models_for_missing_labels, models_that
 
 
@@ -29,17 +31,19 @@ class InputChecks:
         """Check images and return them on the device as floats in [0, 1].
 
         Arguments:
-            images: (B, C, H, W) or (C, H, W), uint8 or floats in [0, 1]; a model of clips takes
-                (B, T, C, H, W) or (T, C, H, W).
+            images: (B, C, H, W), (C, H, W), (H, W, C) or, of grey images, (H, W); uint8 or floats
+                in [0, 1]. A path, a Pillow image or a list of these is resized. A model of clips
+                takes (B, T, C, H, W) or (T, C, H, W).
             any_length: whether clips may have any number of frames T >= 1.
 
         Returns:
             (B, C, H, W), of clips (B, T, C, H, W).
         """
-        tensor = as_tensor(images, "images")
-        original_shape = tuple(tensor.shape)
         frames = self.spec.frames
+        tensor = as_tensor(self._read_pictures(images) if frames is None else images, "images")
+        original_shape = tuple(tensor.shape)
         expected = self.spec.image_shape if frames is None else (frames, *self.spec.image_shape)
+        tensor = self._channels_first(tensor) if frames is None else tensor
         if tensor.ndim == len(expected):
             tensor = tensor[None]
         if any_length and frames is not None and tensor.ndim == 5 and tensor.shape[1] > 0:
@@ -58,6 +62,29 @@ class InputChecks:
                 "float images must lie in [0, 1], these range from "
                 f"{tensor.min():.3g} to {tensor.max():.3g}; divide by 255, or pass uint8."
             )
+        return tensor
+
+    def _read_pictures(self, images: Any) -> Any:
+        """Return paths and Pillow images as an array (B, C, H, W), anything else as it is."""
+        pictures = pictures_of(images)
+        if pictures is None:
+            return images
+        try:
+            array, notes = read_pictures(pictures, self.spec.image_shape)
+        except DataError as error:
+            raise QueryError(str(error)) from None
+        for note in notes:
+            warnings.warn(note.text, DataWarning, stacklevel=4)
+        return array
+
+    def _channels_first(self, tensor: Tensor) -> Tensor:
+        """Return a single image (H, W, C), or (H, W) of a model of grey images, as (C, H, W)."""
+        channels, height, width = self.spec.image_shape
+        shape = tuple(tensor.shape)
+        if channels == 1 and shape == (height, width):
+            return tensor[None]
+        if shape == (height, width, channels) and shape != self.spec.image_shape:
+            return tensor.movedim(-1, 0)
         return tensor
 
     def _wrong_shape(self, shape: tuple[int, ...]) -> QueryError:

@@ -83,7 +83,7 @@ def _wrong_images(shape: tuple[int, ...]) -> Iterator[tuple[Any, str]]:
         (good[0, 0], "shape"),
         (good[None], "shape"),
         (good[:0], "no images"),
-        ("picture.png", "not an array"),
+        ("no-such-picture.png", "does not exist" if len(shape) == 3 else "not an array"),
         (None, "not an array"),
         ([[1, 2], [3]], "not an array"),
     )

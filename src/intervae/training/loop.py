@@ -33,6 +33,7 @@ from intervae.training.run_folder import (
     current_command,
     describe_training,
     remove_partial_files,
+    write_support,
 )
 from intervae.training.stepper import Stepper, epoch_seed
 from intervae.training.validation import (
@@ -204,6 +205,7 @@ class Trainer:
         self.model.eval()
         seconds = self.progress.seconds
         if self.out is not None:
+            write_support(self.out, self.data)
             save_model(self.model, self.out, **self.describe(), seconds=round(seconds, 1))
             self._write_checkpoint()
         return Result(self.log.lines, seconds, seconds_before)

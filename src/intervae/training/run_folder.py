@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from intervae.data import Dataset
+from intervae.data.support import LabelSupport
 from intervae.errors import RunError
 from intervae.files import cannot_write, leftovers, read_json
 from intervae.models.base import Model
@@ -26,8 +28,11 @@ RUN_FILES = (  # beside config.json
     "graph.json",
     "README.md",
     "report.html",
+    "evaluation.json",
+    "support.safetensors",
     "checkpoints/last.safetensors",
 )
+FIGURES = (".png", ".svg", ".gif")  # suffixes of files in figures/ that belong to the run
 
 
 def current_command() -> str:
@@ -73,10 +78,19 @@ def clear_run_folder(out: Path, overwrite: bool) -> None:
                 f"{out} is not empty and not a run of intervae; choose another out= (--out)."
             )
         events = (out / "tensorboard").glob("events.*")
-        for path in [*(out / name for name in RUN_FILES), *events]:
+        figures = [path for path in (out / "figures").glob("*") if path.suffix in FIGURES]
+        others = out.glob("evaluation-*.json")
+        for path in [*(out / name for name in RUN_FILES), *events, *figures, *others]:
             path.unlink(missing_ok=True)
     except OSError as error:
         raise cannot_write(out / "config.json", error) from error
+
+
+def write_support(out: Path, data: Dataset) -> None:
+    """Write some rows of the training labels, for warnings of values that are unlike them."""
+    support = LabelSupport.of(data.variables, data.train)
+    if support is not None:
+        support.write(out)
 
 
 def remove_partial_files(out: Path) -> None:

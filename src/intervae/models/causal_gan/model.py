@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from intervae.causal.do import Do
 from intervae.causal.graph import CausalGraph
+from intervae.causal.known_graph import as_graph
 from intervae.data import Batch, Spec
 from intervae.errors import QueryError, UsageError
 from intervae.models.base import Model
@@ -60,10 +61,9 @@ class CausalGAN(Model):
     known_graph: CausalGraph
     is_binary: Tensor
 
-    def __init__(
-        self, spec: Spec, *, graph: CausalGraph | None = None, seed: int = 0, **settings: Any
-    ) -> None:
+    def __init__(self, spec: Spec, *, graph: Any = None, seed: int = 0, **settings: Any) -> None:
         need_labels(self.name, spec)
+        graph = as_graph(graph, spec.names)
         if not isinstance(graph, CausalGraph):
             raise UsageError(
                 "causal-gan needs a known graph of the labels: pass graph= (a CausalGraph); on "

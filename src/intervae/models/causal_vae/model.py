@@ -19,6 +19,7 @@ from torch import Tensor
 from intervae.causal.acyclicity import polynomial
 from intervae.causal.gaussian import kl_pushed_forward, kl_standard_normal, reparametrise
 from intervae.causal.graph import CausalGraph
+from intervae.causal.known_graph import as_graph
 from intervae.causal.linear import to_endogenous
 from intervae.causal.mask_layer import MaskLayer
 from intervae.data import Batch, Dataset, Spec
@@ -67,7 +68,7 @@ class CausalVAE(CausalLayer, LabelledConcepts):
 
     Arguments:
         spec: `data.spec`; its variables are continuous, binary or categorical.
-        graph: a known `CausalGraph`, or one of the names listed in `phases`. "auto" is
+        graph: a known graph (see `as_graph`), or one of the names listed in `phases`. "auto" is
             "independence" for continuous labels and "lagrangian" with binary ones; categorical
             labels then have no edges.
         settings: see `CausalVAESettings`.
@@ -87,9 +88,8 @@ class CausalVAE(CausalLayer, LabelledConcepts):
     strength: Tensor
     is_binary: Tensor
 
-    def __init__(
-        self, spec: Spec, *, graph: CausalGraph | str = "auto", seed: int = 0, **settings: Any
-    ) -> None:
+    def __init__(self, spec: Spec, *, graph: Any = "auto", seed: int = 0, **settings: Any) -> None:
+        graph = as_graph(graph, spec.names)
         if isinstance(graph, CausalGraph):
             self.known_graph, graph = graph.subgraph(spec.names), "given"
             _ = self.known_graph.topological_order  # raises an error for a cycle

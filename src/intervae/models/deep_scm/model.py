@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from intervae.causal.graph import CausalGraph
+from intervae.causal.known_graph import as_graph
 from intervae.causal.variable_types import encode_values
 from intervae.data import Batch, Dataset, Spec
 from intervae.errors import DataError, UsageError, unknown
@@ -58,14 +59,13 @@ class DeepSCM(DeepSCMQueries):
     accepts_missing_labels = True
     counterfactual_takes_labels = True
 
-    def __init__(
-        self, spec: Spec, *, graph: CausalGraph | str = "auto", seed: int = 0, **settings: Any
-    ) -> None:
+    def __init__(self, spec: Spec, *, graph: Any = "auto", seed: int = 0, **settings: Any) -> None:
         if not spec.variables:
             raise DataError(
                 f"{self.name} learns from labels, but this data has none; "
                 "give a labels.csv or another model."
             )
+        graph = as_graph(graph, spec.names)
         if isinstance(graph, CausalGraph):
             self.known_graph, graph = check_graph(graph, spec), "given"
         if graph == "auto":
