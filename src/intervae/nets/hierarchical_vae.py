@@ -59,6 +59,7 @@ class HierarchicalVAE(PictureMechanism):
         latents: channels of each z.
     """
 
+    standardised = False
     encoder: Any  # of EncoderLevel, finest first
     decoder: Any  # of DecoderLevel, coarsest first
 
@@ -160,17 +161,25 @@ class HierarchicalVAE(PictureMechanism):
             index: int, layer: StochasticLayer, maps: Tensor, prior: DiagonalGaussian
         ) -> Tensor:
             posterior = layer.infer_posterior(maps, activations[index], parents)
-            latents.append(posterior.draw(temperature, generator))
+            z = posterior.draw(temperature, generator)
+            latents.append(prior.standardise(z) if self.standardised else z)
             # axes in the order of channels-last memory, so that the sum needs no copy
             kls.append(kl_diagonal(*(v.movedim(1, -1) for v in (*posterior, *prior))))
-            return latents[-1]
+            return z
 
         mean, scale = self.decode(parents, choose)
         return PictureInference(tuple(latents), torch.stack(kls), mean, scale)
 
     def mean_scale(self, latents: tuple[Tensor, ...], parents: Tensor) -> tuple[Tensor, Tensor]:
         remaining = iter(latents)
-        return self.decode(parents, lambda *_: next(remaining))
+
+        def choose(
+            index: int, layer: StochasticLayer, maps: Tensor, prior: DiagonalGaussian
+        ) -> Tensor:
+            noise = next(remaining)
+            return prior.shift(noise) if self.standardised else noise
+
+        return self.decode(parents, choose)
 
     def generate(
         self,

@@ -56,6 +56,14 @@ class DiagonalGaussian(NamedTuple):
             log_variance = log_variance + 2 * math.log(temperature)
         return reparametrise(self.mean, log_variance, generator)
 
+    def standardise(self, values: Tensor) -> Tensor:
+        """Return the noise of values: (values - mean) / standard deviation."""
+        return (values - self.mean) * torch.exp(-0.5 * self.log_variance)
+
+    def shift(self, noise: Tensor) -> Tensor:
+        """Return the values of noise: the inverse of `standardise`."""
+        return self.mean + noise * torch.exp(0.5 * self.log_variance)
+
 
 def as_gaussian(features: Tensor) -> DiagonalGaussian:
     """Split features (B, 2 k, ...) into a Gaussian of (B, k, ...) with bounded log-variances."""

@@ -17,6 +17,7 @@ from intervae.causal.known_graph import as_graph
 from intervae.causal.variable_types import encode_values
 from intervae.data import Batch, Dataset, Spec
 from intervae.errors import DataError, UsageError, unknown
+from intervae.models.deep_scm.counterfactual_loss import counterfactual_loss
 from intervae.models.deep_scm.predictor import VariablePredictor
 from intervae.models.deep_scm.queries import DeepSCMQueries
 from intervae.models.deep_scm.settings import DeepSCMSettings
@@ -128,13 +129,21 @@ class DeepSCM(DeepSCMQueries):
             self.pad(images), self.picture_parents(features), generator
         )
         reconstruction, kl = losses.mean(), kls.mean()
-        return {
+        terms = {
             "loss": reconstruction + self.kl_weight(batch) * kl + variables + prediction,
             "reconstruction": reconstruction,
             "kl": kl,
             "variables": variables,
             "prediction": prediction,
         }
+        if self.settings.counterfactual_weight:
+            terms["counterfactual"] = counterfactual_loss(
+                self, images, values, known, generator
+            ).mean()
+            started = (batch["step"] >= self.warm_up_steps).to(reconstruction.dtype)
+            weight = started * self.settings.counterfactual_weight
+            terms["loss"] = terms["loss"] + weight * terms["counterfactual"]
+        return terms
 
     def kl_weight(self, batch: Batch) -> Tensor:
         """Weight of the KL at a step: geometric from `first_kl_weight` to `kl_weight`.

@@ -45,6 +45,11 @@ class DeepSCMSettings:
     warm_up: float = setting(
         0.5, "fraction of the training over which the weight of the KL changes", advanced=True
     )
+    counterfactual_weight: float = setting(
+        0.0,
+        "weight, after the warm-up, of reading the new values on pictures under do(); 0 for none",
+        advanced=True,
+    )
     channels: tuple[int, ...] = setting(
         (32, 32, 64, 64), "channels of the convolutions of the vae and the predictor", advanced=True
     )
@@ -84,7 +89,7 @@ class DeepSCMSettings:
     def __post_init__(self) -> None:
         check_minimum(self, latents=1, hidden=1, mechanism_hidden=1, mechanism_layers=0, bins=2)
         check_minimum(self, latent_temperature=0, pixel_temperature=0, warm_up=0)
-        check_minimum(self, weight_decay=0)
+        check_minimum(self, weight_decay=0, counterfactual_weight=0)
         for name in ("clip", "kl_weight", "first_kl_weight"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be larger than 0.")
