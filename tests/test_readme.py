@@ -154,17 +154,16 @@ def test_folder_of_the_docs_is_large_enough_to_train_on(
     assert variables["pictures"].shape == (4, 1, 32, 32)
     model: Any = package.load(tmp_path / "runs" / "mine")
     assert model.latent_names == ("height", "brightness", "side")
-    shown = succeeded(
-        intervae(
-            "intervene",
-            tmp_path / "runs" / "mine",
-            "--do",
-            "side=right",
-            "--out",
-            tmp_path / "strip.png",
-        )
-    ).out
-    assert re.search(r"^side +[-\d.]+ +1$", shown, re.MULTILINE)
+    shown = intervae(  # with a note: one epoch does not paint it
+        "intervene",
+        tmp_path / "runs" / "mine",
+        "--do",
+        "side=right",
+        "--out",
+        tmp_path / "strip.png",
+    )
+    assert shown.code == 0
+    assert re.search(r"^side +[-\d.]+ +right +[-\d.]+$", shown.out, re.MULTILINE)
 
 
 # ---- commands -----------------------------------------------------------------------------------

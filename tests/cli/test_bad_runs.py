@@ -256,7 +256,7 @@ def test_existing_files_are_not_replaced_by_a_new_run(run: Path, tmp_path: Path)
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.tex").write_text("once upon a time")
     before = contents(tmp_path)
-    refused(intervae(*train, run), 1, "already holds a run", "--resume", "--overwrite")
+    refused(intervae(*train, run), 1, "already holds a run", "intervae resume", "--overwrite")
     for more in ([], ["--overwrite"]):
         refused(
             intervae(*train, tmp_path / "thesis", *more), 1, "not empty and not a run of intervae"

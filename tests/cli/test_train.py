@@ -134,8 +134,6 @@ def test_data_summary_with_brackets_in_names(
     assert re.search(r"^\[/red\] flag +binary +no, yes +two values *$", shown.out, re.MULTILINE)
     width = r"^width +continuous +[\d.]+ to [\d.]+ +given in kinds *$"
     assert re.search(width, shown.out, re.MULTILINE)
-        r"^width +continuous +[\d.]+ to [\d.]+ +given in kinds *$", shown.out, re.MULTILINE
-    )
     assert "note: column '[/red] flag': two values: no = 0, yes = 1" in shown.out
     assert f"into {tmp_path / '[run]'}" in shown.out
     assert f"wrote {tmp_path / '[run]' / 'figures' / 'sweep.png'}" in shown.out

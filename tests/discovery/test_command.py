@@ -112,3 +112,29 @@ def test_wrong_input_is_refused(table: Path) -> None:
     ):
         with pytest.raises(IntervaeError, match=message):
             call(*words)
+
+
+def test_folder_and_its_labels_csv_are_tables_without_the_files(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=200)
+    frame = pd.DataFrame(
+        {
+            "file": [f"{i}.png" for i in range(200)],
+            "a": a,
+            "b": a + rng.uniform(-1, 1, 200),
+            "side": np.where(a > 0, "left", "right"),
+            "name": [f"patient {i}" for i in range(200)],
+            "split": ["train"] * 150 + ["test"] * 50,
+        }
+    )
+    frame.to_csv(tmp_path / "labels.csv", index=False, sep=";")
+    words = ["--method", "ges", "--json"]
+    results = []
+    for table in (tmp_path, tmp_path / "labels.csv"):
+        output = call(table, *words)
+        results.append(json.loads(output[output.index("{") :]))
+        assert "column 'name': left out" in output
+    assert results[0]["variables"] == ["a", "b", "side"]
+    assert results[0]["edges"] == results[1]["edges"]
+    pairs = {frozenset((edge["from"], edge["to"])) for edge in results[0]["edges"]}
+    assert frozenset("ab") in pairs

@@ -14,6 +14,7 @@ from intervae.data import build_dataset
 from intervae.report.column_dependence import column_dependences
 from intervae.report.diagnostics import CHECKS, Diagnostic, diagnose
 from intervae.report.findings import Findings, LinkFinding, collect_findings
+from intervae.report.link_sections import summary_section
 
 GOOD = LinkFinding("a", "z0", 0.8, 0.0, 50.0, 1.0, 1.0, 0.6, None, False, 0.8, 0.8, 0.7)
 
@@ -178,3 +179,18 @@ def test_a_graph_without_links_is_reported() -> None:
     diagnostics = diagnose(findings(), simulate(700), [])
     assert kinds(diagnostics) == ["no links"]
     assert "0.2 or more" in diagnostics[0].text
+
+
+def test_doubt_stands_in_the_sentence_it_is_about() -> None:
+    """thickness is an effect in the model, but its direction is uncertain."""
+    sure = replace(GOOD, cause="z0", effect="a")
+    doubtful = replace(sure, direction_confidence=0.5)
+    claim = 'changing <span class="name">a</span> would not change the image'
+    for link, condition in (
+        (sure, ": "),
+        (doubtful, ": if this direction is right, which is doubtful (uncertain direction), "),
+    ):
+        results = findings(link)
+        text = summary_section(results, diagnose(results, simulate(), []))
+        assert condition + claim in text
+        assert text.count("doubtful") == (link is doubtful)

@@ -66,7 +66,7 @@ def test_existing_run_is_replaced_only_with_overwrite(
     before = {name: (folder / name).read_bytes() for name in files(folder)}
     with pytest.raises(
         RunError,
-        match=r"already holds a run; pass resume=True \(--resume\) .* \(--overwrite\)",
+        match=r"already holds a run; resume it .*`intervae resume .*`.* \(--overwrite\)",
     ):
         toy(epochs=2).fit(toy_data, out=folder, seed=1)
     assert before == {name: (folder / name).read_bytes() for name in files(folder)}
@@ -308,3 +308,26 @@ def test_run_that_is_being_trained_is_locked(
         path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()
     } == before
     fit(make_model("causal-vae", pendulum), pendulum, seed=0, out=tmp_path / "run", resume=True)
+
+
+def test_overwriting_leaves_no_old_evaluation_or_figures(
+    make_model: Any, make_data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the new training is interrupted at once."""
+    data, run = make_data(), tmp_path / "run"
+    make_model("causal-vae", data).fit(data, out=run, tensorboard=False)
+    (run / "figures").mkdir()
+    old = ("evaluation.json", "evaluation-other.json", "figures/sweep.png", "report.html")
+    for name in old:
+        (run / name).write_text("old")
+    (run / "figures" / "mine.txt").write_text("mine")
+
+    def interrupt(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("intervae.training.loop.Trainer._run_phase", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        make_model("causal-vae", data).fit(data, out=run, overwrite=True, tensorboard=False)
+    assert not any((run / name).exists() for name in old)
+    assert (run / "figures" / "mine.txt").read_text() == "mine"
+    assert not (run / "model.safetensors").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import networkx as nx
@@ -118,6 +119,16 @@ class CausalGraph:
     def __repr__(self) -> str:
         edges = ", ".join(f"{a} -> {b}" for a, b, _ in self.edges)
         return f"CausalGraph({', '.join(self.names)}; {edges or 'no edges'})"
+
+    def _repr_html_(self) -> str:
+        """Return the edges as a table, for notebooks."""
+        rows = "".join(
+            f"<tr><td>{escape(a)} &rarr; {escape(b)}</td><td>{weight:.3g}</td></tr>"
+            for a, b, weight in self.edges
+        )
+        head = f"<strong>CausalGraph</strong> of {escape(', '.join(self.names))}"
+        table = f"<table><tr><th>edge</th><th>weight</th></tr>{rows}</table>"
+        return f"<div>{head}{table if rows else ': no edges'}</div>"
 
     def index(self, name: str) -> int:
         """Return the position of a variable."""

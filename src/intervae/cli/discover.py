@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from rich.table import Table
 
 from intervae.cli.evaluate import check_graph_format, write_graph
 from intervae.cli.options import AsJson, Kinds, Seed
-from intervae.cli.output import echo, out, print_notes
+from intervae.cli.output import echo, err, out, print_notes
 from intervae.errors import DataError, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def discover(
     table: Annotated[
         Path,
         typer.Argument(
-            help="A .csv file with one row per sample and column names in the first line.",
+            help="A .csv file with one row per sample and column names in the first line, or a "
+            "folder of images with a labels.csv.",
             show_default=False,
         ),
     ],
@@ -75,9 +77,12 @@ def discover(
     from intervae.settings import parse_settings, plain_value
 
     check_graph_format(path)
-    frame = read_csv(table, columns)
     options: dict[str, Any] = {}
-    column_kinds = _column_kinds(frame, kinds or [])
+    if is_labels_csv(table):
+        frame, column_kinds = read_labels(table, columns, kinds or [])
+    else:
+        frame = read_csv(table, columns)
+        column_kinds = _column_kinds(frame, kinds or [])
     for key, text in parse_settings(settings or []).items():
         options[key] = plain_value(text)
     if knowledge is not None:
@@ -113,6 +118,49 @@ def discover(
         echo(f"wrote {path}")
 
 
+def is_labels_csv(path: Path) -> bool:
+    """Whether a path is a folder of images with a table, or such a table: it names image files."""
+    from intervae.data.image_files import SUFFIXES
+    from intervae.data.labels_csv import read_labels_csv
+
+    if path.is_dir():
+        return True
+    if path.name != "labels.csv" or not path.is_file():
+        return False
+    files = read_labels_csv(path).files
+    return any(Path(file).suffix.lower() in SUFFIXES for file in files)
+
+
+def read_labels(
+    path: Path, columns: str | None, kinds: list[str]
+) -> tuple[pd.DataFrame, list[str] | None]:
+    """Return the variables of a labels.csv (or of its folder) as codes, and their kinds.
+
+    As in `load_data`, the column of files and `split` are no variables, and ids are left out.
+    """
+    import pandas as pd
+
+    from intervae.data.column_kinds import decide_columns
+    from intervae.data.labels_csv import read_labels_csv
+    from intervae.settings import parse_settings
+
+    table = read_labels_csv(path / "labels.csv" if path.is_dir() else path)
+    decided = decide_columns(
+        table.columns,
+        rows=len(table),
+        where=table.where,
+        variables=[name.strip() for name in columns.split(",")] if columns else None,
+        kinds=parse_settings(kinds, "--kind") or None,
+        not_variables=("split",),
+    )
+    left_out = [note for note in decided.notes if note.kind != "column-kind"]
+    print_notes(left_out, err)
+    names = [v.name for v in decided.variables]
+    frame = pd.DataFrame(decided.labels, columns=names)
+    _check_no_gaps(frame, path, table.lines)
+    return frame, [v.kind for v in decided.variables]
+
+
 def read_csv(path: Path, columns: str | None) -> pd.DataFrame:
     """Return the table of a CSV file, or some of its columns; empty cells raise a DataError."""
     import pandas as pd
@@ -131,15 +179,20 @@ def read_csv(path: Path, columns: str | None) -> pd.DataFrame:
             if name not in frame.columns:
                 raise unknown("column", name, list(frame.columns))
         frame = frame[names]
+    _check_no_gaps(frame, path, range(2, len(frame) + 2))
+    return frame
+
+
+def _check_no_gaps(frame: pd.DataFrame, path: Path, lines: Sequence[int]) -> None:
+    """Raise a DataError for the first column with some empty cells; `lines` of the rows."""
     for name in frame.columns:
         empty = frame[name].isna().to_numpy()
         if empty.any() and not empty.all():
             raise DataError(
-                f"{path}, line {int(empty.argmax()) + 2}: {name!r} has no value "
+                f"{path}, line {lines[int(empty.argmax())]}: {name!r} has no value "
                 f"({int(empty.sum())} of {len(frame)} rows); fill it in, remove these rows, or "
                 "leave the column out with --columns."
             )
-    return frame
 
 
 def _column_kinds(frame: pd.DataFrame, texts: list[str]) -> list[str] | None:

@@ -65,8 +65,10 @@ def evaluate(
         else:
             model, data, is_own = open_other_data(run, device, other)
             name = "" if is_own else data.name
-            text = "the run's own data: its test split is used" if is_own else "all of it is tested"
-            print_notes([f"{other} is {text}" if is_own else f"{other}: {text}"], err)
+            text = " is the run's own data: its test split is used"
+            print_notes(
+                [other + (text if is_own else ": all of it is tested")], err if as_json else out
+            )
         if len(runs) > 1 and not as_json:
             echo(str(run), "bold")
         results[str(run)] = evaluate_run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
 
 
@@ -32,6 +33,14 @@ class Measurement:
 
     def __float__(self) -> float:
         return float(self.value)
+
+    def _repr_html_(self) -> str:
+        """Return the headline and the values per variable as a table, for notebooks."""
+        rows = {self.metric: self.value, **self.per_variable}
+        cells = "".join(
+            f"<tr><td>{escape(name)}</td><td>{value:.4g}</td></tr>" for name, value in rows.items()
+        )
+        return f"<div><table>{cells}</table>on {self.n} samples</div>"
 
     @property
     def per_variable_metric(self) -> str:

@@ -10,13 +10,15 @@ from intervae.report.link_figures import column_strip, latent_strip, link_curve,
 from intervae.report.markup import escape_text, facts_list, html_table, join_words, section
 from intervae.report.svg import graph_svg
 
+# diagnostics that put the direction of a link in doubt
+DIRECTION_DOUBTS = ("uncertain direction", "linear relation", "weak link", "copied from labels")
 CLEAR_TREND = 0.3  # absolute rank correlation from which a trend is stated
 
 
 def summary_section(findings: Findings, diagnostics: list[Diagnostic]) -> str:
     """All links in words."""
     items = "".join(
-        f"<li>{_sentence(link, findings)} ({_confidence(link)})."
+        f"<li>{_sentence(link, findings, diagnostics)} ({_confidence(link)})."
         f"{_diagnostic_kinds(link, diagnostics)}</li>"
         for link in findings.links
     )
@@ -95,7 +97,7 @@ def links_section(
         items = "".join(f"<li>{escape_text(d.text)}</li>" for d in own)
         text = (
             f"<h3>{escape_text(link.cause)} → {escape_text(link.effect)}</h3>"
-            f"<p>{_sentence(link, findings)}.</p>{facts_list(_facts(link))}"
+            f"<p>{_sentence(link, findings, diagnostics)}.</p>{facts_list(_facts(link))}"
         )
         text += f'<ul class="diagnostics">{items}</ul>' if items else ""
         curve = link_curve(model, data, link)
@@ -104,7 +106,7 @@ def links_section(
             with_strip.add(link.cause)
             card += strip
         if link.effect in data.names and not findings.changes_images(link.effect):
-            card += f'<p class="note">{_no_change(link)}</p>'
+            card += f'<p class="note">{_no_change(link, diagnostics)}</p>'
         latents = [node for node in link.nodes if node in findings.latents]
         card += "".join(link_heat_maps(model, data, latent, link) for latent in latents)
         cards.append(f"<article>{card}</article>")
@@ -123,9 +125,17 @@ def _strip(model: Model, data: Dataset, findings: Findings, link: LinkFinding) -
 
 
 # ---- one link in words ---------------------------------------------------------------------------
-def _sentence(link: LinkFinding, findings: Findings) -> str:
+def _doubt(link: LinkFinding, diagnostics: list[Diagnostic]) -> str:
+    """The condition under which a sentence about the direction of a link holds; "" if none."""
+    kinds = [d.kind for d in diagnostics if set(d.nodes) == set(link.nodes)]
+    doubts = [kind for kind in DIRECTION_DOUBTS if kind in kinds]
+    return f"if this direction is right, which is doubtful ({doubts[0]}), " if doubts else ""
+
+
+def _sentence(link: LinkFinding, findings: Findings, diagnostics: list[Diagnostic]) -> str:
     cause, effect = (f'<span class="name">{escape_text(name)}</span>' for name in link.nodes)
     cause_is_latent, effect_is_latent = (node in findings.latents for node in link.nodes)
+    doubt = _doubt(link, diagnostics)
     if not link.direction_identifiable:
         column, latent = (effect, cause) if cause_is_latent else (cause, effect)
         text = (
@@ -134,13 +144,13 @@ def _sentence(link: LinkFinding, findings: Findings) -> str:
         )
     elif effect_is_latent and not cause_is_latent:
         text = (
-            f'{cause} <span class="acts-word">causes</span> {effect}: changing {cause} would '
-            "change the image"
+            f'{cause} <span class="acts-word">causes</span> {effect}: {doubt}changing {cause} '
+            "would change the image"
         )
     elif cause_is_latent and not effect_is_latent:
         text = f'{effect} <span class="shows-word">is caused by</span> {cause}'
         if not findings.changes_images(link.effect):
-            text += f": changing {effect} would not change the image"
+            text += f": {doubt}changing {effect} would not change the image"
     else:
         text = f"{cause} causes {effect}"
     return text + _trend(link)
@@ -180,8 +190,13 @@ def _diagnostic_kinds(link: LinkFinding, diagnostics: list[Diagnostic]) -> str:
     return f" <em>Diagnostic: {kinds}.</em>" if kinds else ""
 
 
-def _no_change(link: LinkFinding) -> str:
+def _no_change(link: LinkFinding, diagnostics: list[Diagnostic]) -> str:
     effect = escape_text(link.effect)
+    if doubt := _doubt(link, diagnostics):
+        condition = doubt.removesuffix(", ")
+        return (
+            f"do({effect} = …) does not change the image: {effect} is only an effect {condition}."
+        )
     if link.direction_identifiable:
         reason = f"{effect} is only an effect"
     else:

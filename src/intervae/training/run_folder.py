@@ -62,8 +62,9 @@ def clear_run_folder(out: Path, overwrite: bool) -> None:
     try:
         if (out / "config.json").exists() and not overwrite:
             raise RunError(
-                f"{out} already holds a run; pass resume=True (--resume) to resume it, "
-                "overwrite=True (--overwrite) to replace it, or choose another out= (--out)."
+                f"{out} already holds a run; resume it with resume=True (`intervae resume "
+                f"{shlex.quote(str(out))}`), replace it with overwrite=True (--overwrite), or "
+                "choose another out= (--out)."
             )
         if out.is_file():
             raise RunError(
