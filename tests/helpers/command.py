@@ -6,11 +6,12 @@ import contextlib
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TextIO
 from unittest import mock
@@ -19,6 +20,7 @@ import numpy as np
 from PIL import Image
 
 from intervae import cli
+from intervae.cli import signals
 
 PROGRAM = str(Path(sysconfig.get_path("scripts")) / "intervae")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -54,13 +56,29 @@ def intervae(*words: object, stdout: TextIO | None = None) -> Output:
     hook = mock.patch.object(
         threading, "excepthook", threading.excepthook
     )  # which the command sets for the whole process
-    with argv, hook, contextlib.redirect_stdout(stdout or out), contextlib.redirect_stderr(err):
+    with (
+        argv,
+        hook,
+        own_signals(),
+        contextlib.redirect_stdout(stdout or out),
+        contextlib.redirect_stderr(err),
+    ):
         try:
             cli.main()
         except SystemExit as end:
             code = end.code
     assert isinstance(code, int)
     return Output(code, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def own_signals() -> Iterator[None]:
+    """Restore the handlers of signals, which the program sets for the whole process."""
+    numbers = [getattr(signal, name) for name in signals.NAMES]
+    handlers = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, handlers, strict=True):
+        signal.signal(number, handler)
 
 
 def program(*words: object, **options: object) -> Output:

@@ -55,7 +55,10 @@ def intervene(
     ] = None,
     index: Annotated[int, typer.Option(min=0, help="Index of the test image or clip.")] = 0,
     steps: Annotated[
-        int, typer.Option(min=0, help="Number of frames to predict after a clip; needs no --do.")
+        int,
+        typer.Option(
+            min=0, max=1000, help="Number of frames to predict after a clip; needs no --do."
+        ),
     ] = 0,
     device: Device = "auto",
     as_json: AsJson = False,

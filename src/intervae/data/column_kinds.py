@@ -27,6 +27,7 @@ from intervae.data.variables import KINDS, Kind, Variable
 from intervae.errors import DataError, UsageError, abbreviate, unknown
 from intervae.notes import Note
 
+MAX_COLUMNS = 1000
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 
 
@@ -63,6 +64,15 @@ def describe_columns(dataset: Dataset) -> list[ColumnDescription]:
     ]
 
 
+def check_count(names: Sequence[object], option: str = "variables= (--variables)") -> None:
+    """Raise a DataError for more columns than a graph or a network can have."""
+    if len(names) > MAX_COLUMNS:
+        raise DataError(
+            f"{len(names)} columns are too many, at most {MAX_COLUMNS} can be variables; "
+            f"choose some with {option}."
+        )
+
+
 def decide_columns(
     table: Mapping[str, np.ndarray],
     *,
@@ -87,6 +97,7 @@ def decide_columns(
     _check_kinds(kinds, table)
     default = [name for name in table if name not in not_variables]
     names = default if variables is None else list(variables)
+    check_count(names)
     labels, results, notes = [], [], []
     for name in names:
         column = RawColumn.read(name, table[name], where)

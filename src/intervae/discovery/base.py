@@ -12,6 +12,7 @@ from torch import Tensor
 
 from intervae.causal.graph import CausalGraph
 from intervae.data import KINDS
+from intervae.data.column_kinds import check_count
 from intervae.errors import DataError
 from intervae.notes import Note
 
@@ -114,6 +115,7 @@ def read_table(
             "a table of variables must be rows x columns with at least two columns, "
             f"not of shape {columns.shape}."
         )
+    check_count(range(columns.shape[1]), "columns of the table (--columns)")
     names = tuple(names) if names is not None else tuple(f"x{i}" for i in range(columns.shape[1]))
     _check_names(names, columns.shape[1])
     _check_values(columns, names)

@@ -28,7 +28,7 @@ SHOWN_PER_VARIABLE = ("doing_nothing", "reconstruction")  # references with rows
 def write_evaluation(folder: Path, measurements: Sequence[Measurement]) -> None:
     """Write evaluation.json of a run; earlier metrics that were not measured again stay."""
     path = folder / "evaluation.json"
-    earlier = read_json(path, "the earlier measurements") if path.is_file() else []
+    earlier = read_json(path, "the earlier measurements") if path.exists() else []
     if not isinstance(earlier, list) or not all(isinstance(row, dict) for row in earlier):
         raise RunError(f"{path} does not hold measurements of intervae; remove it.")
     names = {m.metric for m in measurements}

@@ -18,7 +18,7 @@ import intervae
 from intervae.causal.graph import CausalGraph
 from intervae.data import Spec
 from intervae.errors import IntervaeError, RunError, abbreviate
-from intervae.files import read_json, write_bytes, write_json, write_text
+from intervae.files import check_regular, read_json, write_bytes, write_json, write_text
 from intervae.models.base import Model
 from intervae.models.capabilities import HasGraph
 from intervae.models.description import model_card
@@ -72,7 +72,7 @@ def load_model(
     config = read_json(folder / "config.json", "the run's settings")
     loaded = build_model(config, folder, model)
     path = folder / "model.safetensors"
-    if not path.is_file():
+    if not path.exists():
         hint = (
             f"its training has not finished: {how_to_resume(folder)}"
             if (folder / "checkpoints").is_dir()
@@ -80,6 +80,7 @@ def load_model(
         )
         raise RunError(f"{folder} has no model.safetensors (the weights); {hint}.")
     try:
+        check_regular(path)
         tensors = load_file(path)
     except (SafetensorError, OSError) as error:
         raise RunError(f"{path} is not a readable safetensors file ({error}).") from None

@@ -21,7 +21,7 @@ from rich.progress import (
 )
 
 from intervae.errors import RunError
-from intervae.files import cannot_write
+from intervae.files import cannot_write, check_regular
 
 LINE_INTERVAL = 60.0  # seconds between two progress lines
 
@@ -38,6 +38,8 @@ class MetricsLog:
         self.lines: list[dict[str, Any]] = []
         if self.path is not None:
             try:
+                if os.path.lexists(self.path):
+                    check_regular(self.path)
                 with open(self.path, "ab") as file:
                     file.truncate(min(keep_bytes, file.tell()))
                 texts = self.path.read_text(encoding="utf-8").splitlines()
