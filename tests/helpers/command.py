@@ -20,7 +20,6 @@ import numpy as np
 from PIL import Image
 
 from intervae import cli
-from intervae.cli import signals
 
 PROGRAM = str(Path(sysconfig.get_path("scripts")) / "intervae")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -73,12 +72,10 @@ def intervae(*words: object, stdout: TextIO | None = None) -> Output:
 
 @contextlib.contextmanager
 def own_signals() -> Iterator[None]:
-    """Restore the handlers of signals, which the program sets for the whole process."""
-    numbers = [getattr(signal, name) for name in signals.NAMES]
-    handlers = [signal.getsignal(number) for number in numbers]
+    """Restore the handler of Ctrl-C, which the program sets for the whole process."""
+    before = signal.getsignal(signal.SIGINT)
     yield
-    for number, handler in zip(numbers, handlers, strict=True):
-        signal.signal(number, handler)
+    signal.signal(signal.SIGINT, before)
 
 
 def program(*words: object, **options: object) -> Output:

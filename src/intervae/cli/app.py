@@ -24,7 +24,7 @@ from intervae.cli import discover, evaluate, output, query, reproduce, train
 from intervae.cli.options import AsJson
 from intervae.cli.output import echo, err, print_rows
 from intervae.errors import DataWarning, IntervaeError
-from intervae.memory import is_out_of_memory, out_of_memory
+from intervae.memory import check_address_limit, is_out_of_memory, out_of_memory
 from intervae.registry import PluginWarning
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
@@ -51,6 +51,7 @@ def common(
     ] = False,
 ) -> None:
     """Learn causal variables from images and video, and ask what if."""
+    check_address_limit()
 
 
 # ---- lists --------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from intervae.cli.evaluate import draw_figures, evaluate_run
 from intervae.cli.options import Device, Evaluate, Kinds, Pictures, Run, Seed
 from intervae.cli.output import echo, print_data, print_notes
 from intervae.cli.runs import load_run_data
+from intervae.cli.signals import interrupted_by_signals
 from intervae.errors import DataError, RunError, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -25,9 +26,13 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def explain_interrupt(run: Path | None = None) -> Iterator[None]:
-    """Turn Ctrl-C into an error that says how to resume `run`, or that nothing was written."""
+    """Turn Ctrl-C into an error that says how to resume `run`, or that nothing was written.
+
+    While a run is trained, SIGTERM, SIGHUP and SIGQUIT do the same.
+    """
     try:
-        yield
+        with contextlib.nullcontext() if run is None else interrupted_by_signals():
+            yield
     except KeyboardInterrupt:
         if run is None or not (run / "config.json").is_file():
             raise RunError(
