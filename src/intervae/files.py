@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from intervae.errors import RunError
+from intervae.errors import RunError, UsageError
 
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -71,6 +71,21 @@ def read_json(path: Path, what: str) -> Any:
         raise RunError(f"{path} ({what}) cannot be read: {error.strerror or error}.") from None
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise RunError(f"{path} ({what}) cannot be read: {error}.") from None
+
+
+def as_path(value: Any, name: str) -> Path:
+    """Return the path of an argument called `name`; what cannot be one raises a UsageError."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        text = " ".join(repr(value).split())[:80]
+        raise UsageError(f"{name}={text} is not a path; give the path of a file or folder.")
+    try:
+        path = Path(value)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            os.lstat(path)
+    except (OSError, TypeError, ValueError) as error:
+        reason = str(getattr(error, "strerror", None) or error)
+        raise UsageError(f"{name}={str(value)[:80]!r} is not a path ({reason}).") from None
+    return path
 
 
 # ---- writing ------------------------------------------------------------------------------------

@@ -186,6 +186,8 @@ def check_variables(variables: Sequence[str] | None, columns: Iterable[str]) -> 
         raise UsageError(
             f"variables={variables!r} must be a list of names, such as variables=[{variables!r}]."
         )
+    if variables is not None and not isinstance(variables, Iterable):
+        raise UsageError(f"variables={variables!r} must be a list of names.")
     names = list(columns)
     for name in variables or ():
         if name not in names:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from intervae.causal.dense import check_dense
 from intervae.causal.graph import CausalGraph
 from intervae.data import KINDS
 from intervae.data.column_kinds import check_count
@@ -103,7 +104,7 @@ def read_table(
         table, frame_kinds = _encode_strings(table)
         kinds = frame_kinds if kinds is None else kinds
     if isinstance(table, Tensor):
-        table = table.detach().cpu().numpy()
+        table = check_dense(table.detach(), "the table", DataError).cpu().double().numpy()
     try:
         columns = np.array(table, dtype=np.float64)
     except (TypeError, ValueError):

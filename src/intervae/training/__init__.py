@@ -6,7 +6,8 @@ checkpoint.py: saved state. logging.py: metrics.jsonl, TensorBoard, progress.
 concurrent_runs.py: several runs on one GPU.
 """
 
+from intervae.models.device import choose_device
 from intervae.training.loop import Result, fit
-from intervae.training.options import Options, choose_device
+from intervae.training.options import Options
 
 __all__ = ["Options", "Result", "choose_device", "fit"]

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from intervae.data import Dataset
-from intervae.errors import RunError, UsageError
+from intervae.errors import RunError
 from intervae.files import only_writer, write_json
 from intervae.models.base import Model
-from intervae.models.checks import check_missing_labels
+from intervae.models.device import choose_device
 from intervae.models.phases import Phase
 from intervae.models.storage import describe_model, load_tensors, save_model
-from intervae.settings import build_settings
+from intervae.settings import build_settings, check_seed
+from intervae.training.arguments import check_arguments, check_out
 from intervae.training.checkpoint import Progress, TensorGroups, load_checkpoint, save_checkpoint
 from intervae.training.logging import MetricsLog, ProgressBar
-from intervae.training.options import Options, choose_device
+from intervae.training.options import Options
 from intervae.training.run_folder import (
     check_resumed_run,
     clear_run_folder,
@@ -39,7 +39,6 @@ from intervae.training.validation import (
     check_finite_steps,
     check_finite_validation,
     check_phase,
-    check_spec,
     validation_terms,
 )
 
@@ -78,20 +77,10 @@ def fit(
         overwrite: replace a run in `out`.
         options: see `Options`.
     """
-    check_spec(model.spec, data.spec)
-    check_missing_labels(type(model), data)
-    model_settings = {f.name for f in fields(model.Settings)}
-    for name in options:
-        if name in model_settings:
-            raise UsageError(
-                f"{name} is a setting of the model, not of its training: create the model with "
-                f"{name}=."
-            )
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise UsageError(f"seed={seed!r} must be a whole number, 0 or more.")
-    folder = Path(out) if out is not None else None
+    check_arguments(model, data, options, resume=resume, overwrite=overwrite)
+    seed = check_seed(seed)
     training_options = build_settings(Options, options)
-    trainer = Trainer(model, data, int(seed), folder, choose_device(device), training_options)
+    trainer = Trainer(model, data, seed, check_out(out), choose_device(device), training_options)
     return trainer.run(resume=resume, overwrite=overwrite)
 
 
