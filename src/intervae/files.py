@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import filecmp
 import io
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -149,6 +150,53 @@ def only_writer(folder: Path | None) -> Iterator[None]:
     finally:
         if lock is not None:
             os.close(lock)
+
+
+def backup_path(path: Path) -> Path:
+    """Return NAME.bak beside a file."""
+    return path.with_name(f"{path.name}.bak")
+
+
+@contextlib.contextmanager
+def keep_until_complete(paths: Iterable[Path]) -> Iterator[None]:
+    """Keep files as NAME.bak while they are rewritten, and remove the copies at the end.
+
+    After an error or a kill the copies of changed files stay. One of an earlier attempt is not
+    replaced: it is what was there before. A file that is appended to, not replaced, must end in .jsonl.
+    """
+    paths = list(paths)
+    for path in paths:
+        copy = backup_path(path)
+        try:
+            if path.is_file() and not copy.exists():
+                if path.suffix == ".jsonl":
+                    write_bytes(copy, path.read_bytes())
+                else:
+                    _link_or_copy(path, copy)
+        except OSError as error:
+            raise cannot_write(copy, error) from error
+    try:
+        yield
+    except BaseException:  # Ctrl-C included
+        paths = [path for path in paths if _same_content(path, backup_path(path))]
+        raise
+    finally:
+        for path in paths:
+            backup_path(path).unlink(missing_ok=True)
+
+
+def _same_content(path: Path, copy: Path) -> bool:
+    if not (path.is_file() and copy.is_file()):
+        return False
+    return os.path.samefile(path, copy) or filecmp.cmp(path, copy, shallow=False)
+
+
+def _link_or_copy(path: Path, copy: Path) -> None:
+    """Keep the content of a file that will be replaced; a link takes no space."""
+    try:
+        os.link(path, copy)
+    except OSError:  # a file system without hard links
+        write_bytes(copy, path.read_bytes())
 
 
 def write_text(path: Path, text: str) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from intervae.data import Dataset
 from intervae.errors import RunError
-from intervae.files import only_writer, write_json
+from intervae.files import keep_until_complete, only_writer, write_json
 from intervae.models.base import Model
 from intervae.models.device import choose_device
 from intervae.models.phases import Phase
@@ -33,6 +33,7 @@ from intervae.training.run_folder import (
     current_command,
     describe_training,
     remove_partial_files,
+    resumed_files,
 )
 from intervae.training.stepper import Stepper, epoch_seed
 from intervae.training.validation import (
@@ -170,7 +171,7 @@ class Trainer:
         if self.out is not None and not resume:
             with contextlib.suppress(OSError):  # open_run raises the error
                 self.out.mkdir(parents=True, exist_ok=True)
-        with only_writer(self.out):
+        with only_writer(self.out), keep_until_complete(resumed_files(self.out, resume)):
             return self._run(resume, overwrite)
 
     def _run(self, resume: bool, overwrite: bool) -> Result:
