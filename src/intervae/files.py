@@ -162,7 +162,7 @@ def keep_until_complete(paths: Iterable[Path]) -> Iterator[None]:
     """Keep files as NAME.bak while they are rewritten, and remove the copies at the end.
 
     After an error or a kill the copies of changed files stay. One of an earlier attempt is not
-    replaced: it is what was there before. A file that is appended to, not replaced, must end in .jsonl.
+    replaced: it is what was there before. A file that is appended to must end in .jsonl.
     """
     paths = list(paths)
     for path in paths:

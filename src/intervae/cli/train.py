@@ -63,6 +63,10 @@ def train(
         typer.Option(min=1, help="Short for --set epochs=N.", show_default=False),
     ] = None,
     device: Device = "auto",
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, max=1024, help="CPU threads.", show_default="the fastest number"),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing run.")
@@ -105,6 +109,7 @@ def train(
     pictures: Pictures = True,
 ) -> None:
     """Train a model, evaluate it and draw its figures."""
+    echo(f"reading {data}")  # importing torch takes seconds on a busy machine
     from intervae.models import MODELS, create
     from intervae.models.checks import check_accepts_graph
     from intervae.settings import split_settings
@@ -115,6 +120,8 @@ def train(
     values = _parse_model_settings(model, settings or [], epochs)
     if graph is not None:
         check_accepts_graph(MODELS[model])
+    if threads is not None:
+        values["threads"] = str(threads)
     model_settings, training_options = split_settings(values, MODELS[model].Settings, Options)
     dataset = _load_data(data, size, variables, kinds, group, data_option)
     print_data(dataset)

@@ -3,6 +3,7 @@
 loop.py: `fit`. run_folder.py: new and resumed run folders. stepper.py: the steps of a phase.
 optimisers.py: optimisers and learning rates. validation.py: checks and validation losses.
 checkpoint.py: saved state. logging.py: metrics.jsonl, TensorBoard, progress.
+timing.py: number of threads and estimate of the time. arguments.py: checks of arguments.
 concurrent_runs.py: several runs on one GPU.
 """
 

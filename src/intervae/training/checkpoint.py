@@ -30,6 +30,7 @@ class Progress:
     log_bytes: int = 0  # length of metrics.jsonl, to which a resumed run truncates it
     seconds: float = 0.0
     finished: bool = False
+    threads: int | None = None  # of the CPU, which a resumed run uses again
 
 
 def save_checkpoint(path: Path, progress: Progress, groups: TensorGroups) -> None:

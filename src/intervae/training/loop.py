@@ -36,6 +36,7 @@ from intervae.training.run_folder import (
     resumed_files,
 )
 from intervae.training.stepper import Stepper, epoch_seed
+from intervae.training.timing import own_arithmetic, time_phase
 from intervae.training.validation import (
     check_finite_steps,
     check_finite_validation,
@@ -114,7 +115,10 @@ class Trainer:
 
     def describe(self) -> dict[str, Any]:
         """Return what config.json holds beside the model."""
-        return describe_training(self.source, self.seed, self.options, self.device, self.command)
+        description = describe_training(
+            self.source, self.seed, self.options, self.device, self.command
+        )
+        return {**description, "threads": self.progress.threads}
 
     def open_run(self, resume: bool, overwrite: bool) -> None:
         """Create the run folder, or load the checkpoint of the one that is resumed."""
@@ -180,16 +184,13 @@ class Trainer:
         seconds_before = self.progress.seconds
         self.start_time = time.monotonic() - seconds_before
         phases = self.model.phases()
-        matmul_precision = torch.get_float32_matmul_precision()
-        try:
-            if self.options.precision == "tf32":
-                torch.set_float32_matmul_precision("high")
-            with ProgressBar(self.options.progress) as self.bar:
-                for index in range(self.progress.phase, len(phases)):
-                    self._run_phase(index, phases[index])
-        finally:
-            self.log.close()
-            torch.set_float32_matmul_precision(matmul_precision)
+        with (
+            contextlib.closing(self.log),
+            own_arithmetic(self.options.precision),
+            ProgressBar(self.options.progress) as self.bar,
+        ):
+            for index in range(self.progress.phase, len(phases)):
+                self._run_phase(index, phases[index])
         self.model.trained = self.progress.finished = True
         self.model.eval()
         seconds = self.progress.seconds
@@ -234,13 +235,18 @@ class Trainer:
         return data
 
     def _run_epochs(self, index: int, phase: Phase, data: Dataset) -> None:
+        batch_size, bf16 = check_phase(phase, data), self.options.precision == "bf16"
+        threads = self.options.threads or self.progress.threads
+        timing = time_phase(self.model, phase, data, batch_size, bf16=bf16, threads=threads)
+        self.progress.threads = timing.threads
+        self.bar.show_estimate(timing, phase.epochs - self.progress.epoch)
         stepper = Stepper(
             self.model,
             phase,
             data.train,
-            check_phase(phase, data),
+            batch_size,
             cuda_graph=self.options.cuda_graph,
-            bf16=self.options.precision == "bf16",
+            bf16=bf16,
         )
         stepper.load_state(self.saved.get("optimiser", {}))
         best = {k: v.to(self.device) for k, v in self.saved.get("best", {}).items()}

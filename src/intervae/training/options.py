@@ -21,4 +21,5 @@ class Options:
     precision: Literal["float32", "tf32", "bf16"] = setting("float32", "arithmetic of the steps")
     checkpoint_seconds: float = setting(10.0, "seconds between checkpoints; 0 is every epoch")
     tensorboard: bool = setting(True, "TensorBoard event files, if the package is installed")
+    threads: int | None = setting(None, "CPU threads; none chooses the fastest number")
     progress: bool | None = setting(None, "progress bar; none shows it on a terminal only")
