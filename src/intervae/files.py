@@ -1,17 +1,96 @@
-"""Atomic writes, locks of run folders, and errors for files that cannot be read or written."""
+"""Regular files only, atomic writes, locks of run folders, and errors of reading and writing."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import filecmp
+import io
 import json
 import os
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from intervae.errors import RunError
+from intervae.errors import RunError, UsageError
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+# ---- reading ------------------------------------------------------------------------------------
+def check_regular(path: str | Path) -> None:
+    """Raise an OSError for a path that is missing or not a regular file.
+
+    Opening a named pipe waits for a writer, and a device may have no end. Every file of a user is
+    therefore checked here before it is opened.
+    """
+    _check_mode(path, os.stat(path).st_mode)
+
+
+def _check_mode(path: str | Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file", str(path))
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "no regular file")
+        raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
+
+
+def open_regular(path: str | Path) -> IO[bytes]:
+    """Open a regular file for reading bytes; another kind of path raises an OSError at once."""
+    check_regular(path)
+    # does not wait if the path has become a pipe since
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        _check_mode(path, os.fstat(number).st_mode)
+    except OSError:
+        os.close(number)
+        raise
+    return os.fdopen(number, "rb")
+
+
+def read_text(path: str | Path, encoding: str = "utf-8") -> str:
+    """Return the text of a regular file; every kind of line end becomes a newline."""
+    with io.TextIOWrapper(open_regular(path), encoding=encoding) as file:
+        return file.read()
+
+
+def read_json(path: Path, what: str) -> Any:
+    """Parse a JSON file of a run; `what` names its role in the error."""
+    try:
+        return json.loads(read_text(path))
+    except FileNotFoundError:
+        raise RunError(
+            f"{path.parent} has no {path.name} ({what}), so it is not a complete run folder."
+        ) from None
+    except OSError as error:
+        raise RunError(f"{path} ({what}) cannot be read: {error.strerror or error}.") from None
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise RunError(f"{path} ({what}) cannot be read: {error}.") from None
+
+
+def as_path(value: Any, name: str) -> Path:
+    """Return the path of an argument called `name`; what cannot be one raises a UsageError."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        text = " ".join(repr(value).split())[:80]
+        raise UsageError(f"{name}={text} is not a path; give the path of a file or folder.")
+    try:
+        path = Path(value)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            os.lstat(path)
+    except (OSError, TypeError, ValueError) as error:
+        reason = str(getattr(error, "strerror", None) or error)
+        raise UsageError(f"{name}={str(value)[:80]!r} is not a path ({reason}).") from None
+    return path
+
+
+# ---- writing ------------------------------------------------------------------------------------
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -100,8 +179,56 @@ def only_writer(folder: Path | None) -> Iterator[None]:
             os.close(lock)
 
 
+def backup_path(path: Path) -> Path:
+    """Return NAME.bak beside a file."""
+    return path.with_name(f"{path.name}.bak")
+
+
+@contextlib.contextmanager
+def keep_until_complete(paths: Iterable[Path]) -> Iterator[None]:
+    """Keep files as NAME.bak while they are rewritten, and remove the copies at the end.
+
+    After an error or a kill the copies of changed files stay. One of an earlier attempt is not
+    replaced: it is what was there before. A file that is appended to must end in .jsonl.
+    """
+    paths = list(paths)
+    for path in paths:
+        copy = backup_path(path)
+        try:
+            if path.is_file() and not copy.exists():
+                if path.suffix == ".jsonl":
+                    write_bytes(copy, path.read_bytes())
+                else:
+                    _link_or_copy(path, copy)
+        except OSError as error:
+            raise cannot_write(copy, error) from error
+    try:
+        yield
+    except BaseException:  # Ctrl-C included
+        paths = [path for path in paths if _same_content(path, backup_path(path))]
+        raise
+    finally:
+        for path in paths:
+            backup_path(path).unlink(missing_ok=True)
+
+
+def _same_content(path: Path, copy: Path) -> bool:
+    if not (path.is_file() and copy.is_file()):
+        return False
+    return os.path.samefile(path, copy) or filecmp.cmp(path, copy, shallow=False)
+
+
+def _link_or_copy(path: Path, copy: Path) -> None:
+    """Keep the content of a file that will be replaced; a link takes no space."""
+    try:
+        os.link(path, copy)
+    except OSError:  # a file system without hard links
+        write_bytes(copy, path.read_bytes())
+
+
 def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode("utf-8"))
+    """Write UTF-8; a byte of a file name that is not UTF-8 is written as an escape."""
+    write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -123,15 +250,3 @@ def cannot_write(path: Path, error: OSError) -> RunError:
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return RunError(f"{path.parent} is not a folder; choose another place for the output.")
     return RunError(f"{path} could not be written ({error.strerror or error}).")
-
-
-def read_json(path: Path, what: str) -> Any:
-    """Parse a JSON file of a run; `what` names its role in the error."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RunError(
-            f"{path.parent} has no {path.name} ({what}), so it is not a complete run folder."
-        ) from None
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise RunError(f"{path} ({what}) cannot be read: {error}.") from None

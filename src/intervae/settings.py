@@ -129,6 +129,14 @@ def check_whole(minimum: int, error: type[IntervaeError] = UsageError, /, **valu
             raise error(f"{name}={value!r} must be a whole number, {minimum} or more.")
 
 
+def check_seed(seed: Any, error: type[IntervaeError] = UsageError) -> int:
+    """Return a seed as an int; raise an error unless it is a whole number from 0 to 2^63 - 1."""
+    check_whole(0, error, seed=seed)
+    if seed >= 2**63:
+        raise error(f"seed={seed} is too large; give a whole number below 2^63.")
+    return int(seed)
+
+
 def parse_settings(texts: Iterable[str], option: str = "--set") -> dict[str, str]:
     """Parse `["dims=2", "network=mlp"]` to a dict of texts; `option` names them in the error."""
     values: dict[str, str] = {}

@@ -6,11 +6,12 @@ import contextlib
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TextIO
 from unittest import mock
@@ -54,13 +55,27 @@ def intervae(*words: object, stdout: TextIO | None = None) -> Output:
     hook = mock.patch.object(
         threading, "excepthook", threading.excepthook
     )  # which the command sets for the whole process
-    with argv, hook, contextlib.redirect_stdout(stdout or out), contextlib.redirect_stderr(err):
+    with (
+        argv,
+        hook,
+        own_signals(),
+        contextlib.redirect_stdout(stdout or out),
+        contextlib.redirect_stderr(err),
+    ):
         try:
             cli.main()
         except SystemExit as end:
             code = end.code
     assert isinstance(code, int)
     return Output(code, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def own_signals() -> Iterator[None]:
+    """Restore the handler of Ctrl-C, which the program sets for the whole process."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def program(*words: object, **options: object) -> Output:

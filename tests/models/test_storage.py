@@ -266,9 +266,9 @@ def test_another_format_number(number: Any, run: Path) -> None:
 
 @pytest.mark.parametrize(
     "model",
-    ["other-vae", "os.system", "__import__('os').abort()", "../../evil", ["causal-vae"], None, 3],
+    ["other-vae", "os.system", "__import__('os').abort()", "../../evil"],
 )
-def test_an_unknown_model_is_named_and_never_executed(model: Any, run: Path) -> None:
+def test_an_unknown_model_is_named_and_never_executed(model: str, run: Path) -> None:
     change_config(run, lambda config: {**config, "model": model})
     refuse(run, "which is not registered; load it with .*registered: .*causal-vae")
 

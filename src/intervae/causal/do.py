@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from intervae.causal.dense import check_dense
 from intervae.causal.graph import CausalGraph
 from intervae.errors import QueryError, abbreviate, unknown
 
@@ -49,6 +50,10 @@ def act(
 
     Actions keep the type, device and floating dtype of the values that they get.
     """
+    if not isinstance(do, Mapping | None):
+        raise QueryError(
+            f'do={do!r} must map variables to values, such as {{"{next(iter(names), "x")}": 1.0}}.'
+        )
     actions: dict[str, Action] = {}
     for name, value in (do or {}).items():
         if name not in names:
@@ -102,7 +107,7 @@ class HardAction:
     def __post_init__(self) -> None:
         try:
             target = _as_array(self.value)
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             raise QueryError(
                 f"do({self.name}={self.value!r}) is not a number; "
                 "give a number, one number per sample, or a callable."
@@ -135,7 +140,15 @@ class SoftAction:
     def __call__(self, current: Any) -> Any:
         is_tensor = isinstance(current, torch.Tensor)
         # a copy, as the function may work in place
-        result = self.function(current.clone() if is_tensor else np.array(current))
+        argument = current.clone() if is_tensor else np.array(current)
+        try:
+            result = self.function(argument)
+        except QueryError:
+            raise
+        except Exception as error:  # the caller's function may raise anything
+            raise QueryError(
+                f"the callable for {self.name!r} failed with {type(error).__name__}: {error}."
+            ) from error
         try:
             target = _as_array(result)
         except (TypeError, ValueError):
@@ -156,7 +169,7 @@ class SoftAction:
 
 def _as_array(value: Any) -> np.ndarray:
     if isinstance(value, torch.Tensor):
-        value = value.detach().cpu().double()
+        value = check_dense(value.detach(), "do()").cpu().double()
     return np.asarray(value, dtype=np.float64)
 
 

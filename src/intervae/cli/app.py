@@ -7,6 +7,7 @@ called, so that `intervae --help` is fast.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -23,6 +24,7 @@ from intervae.cli import attribute, discover, evaluate, intervene, output, repro
 from intervae.cli.options import AsJson
 from intervae.cli.output import echo, err, print_rows
 from intervae.errors import DataWarning, IntervaeError
+from intervae.memory import check_address_limit, is_out_of_memory, out_of_memory
 from intervae.registry import PluginWarning
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
@@ -49,6 +51,7 @@ def common(
     ] = False,
 ) -> None:
     """Learn causal variables from images and video, and ask what if."""
+    check_address_limit()
 
 
 # ---- lists --------------------------------------------------------------------------------------
@@ -158,16 +161,12 @@ def _print_error(error: Exception, debug: bool) -> int:
         path = getattr(getattr(error, "ctx", None), "command_path", "intervae")
         message = error.format_message().rstrip(".?")
         return _fail(f"{message}; see `{path} --help`.", error.exit_code)
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and not is_out_of_memory(error):
         wrong_path = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
         advice = "; check that path" if isinstance(error, wrong_path) else ""
         return _fail(f"{error.filename or 'output'}: {error.strerror or error}{advice}.", 1)
-    if _is_out_of_memory(error):
-        return _fail(
-            "not enough memory; use smaller images (--size), fewer of them, or a smaller "
-            "--set batch_size.",
-            1,
-        )
+    if is_out_of_memory(error):
+        return _fail(out_of_memory(), 1)
     return _fail(
         f"this is a bug ({type(error).__name__}: {error}); please report it with the output of "
         "--debug.",
@@ -175,18 +174,10 @@ def _print_error(error: Exception, debug: bool) -> int:
     )
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    """Whether Python or torch ran out of memory; torch is not imported for it."""
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or "can't allocate memory" in str(error)
-    )
-
-
 def _fail(sentence: str, code: int) -> int:
     """Print an error message and return the exit code."""
-    err.print(f"[bold red]error:[/] {escape(' '.join(sentence.split()))}", highlight=False)
+    with contextlib.suppress(OSError):  # the terminal is gone
+        err.print(f"[bold red]error:[/] {escape(' '.join(sentence.split()))}", highlight=False)
     return code
 
 

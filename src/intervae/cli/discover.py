@@ -60,7 +60,10 @@ def discover(
     resamples: Annotated[
         int,
         typer.Option(
-            "--bootstrap", min=0, help="Bootstrap resamples for the confidence of edges, say 50."
+            "--bootstrap",
+            min=0,
+            max=10_000,
+            help="Bootstrap resamples for the confidence of edges, say 50.",
         ),
     ] = 0,
     seed: Seed = 0,
@@ -165,10 +168,18 @@ def read_csv(path: Path, columns: str | None) -> pd.DataFrame:
     """Return the table of a CSV file, or some of its columns; empty cells raise a DataError."""
     import pandas as pd
 
-    if not path.is_file():
-        raise UsageError(f"{path}: there is no such file; give a .csv table.")
+    from intervae.data.column_kinds import check_count
+    from intervae.files import open_regular
+
     try:
-        frame = pd.read_csv(path)
+        with open_regular(path) as file:
+            frame = pd.read_csv(file)
+    except FileNotFoundError:
+        raise UsageError(f"{path}: there is no such file; give a .csv table.") from None
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read ({error.strerror or error}); give a .csv table."
+        ) from None
     except (ValueError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path} cannot be read as a table ({' '.join(str(error).split())})."
@@ -179,6 +190,7 @@ def read_csv(path: Path, columns: str | None) -> pd.DataFrame:
             if name not in frame.columns:
                 raise unknown("column", name, list(frame.columns))
         frame = frame[names]
+    check_count(list(frame.columns), "--columns")
     _check_no_gaps(frame, path, range(2, len(frame) + 2))
     return frame
 

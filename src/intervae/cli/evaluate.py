@@ -128,6 +128,7 @@ def report(
         typer.Option(
             "--bootstrap",
             min=2,
+            max=10_000,
             help="Bootstrap resamples for the confidence of links.",
             show_default="25 to 100, about 20 s",
         ),

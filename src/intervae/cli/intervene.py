@@ -74,7 +74,10 @@ def intervene(
         typer.Option(min=0, help="Index of the test image or clip.", show_default="0"),
     ] = None,
     steps: Annotated[
-        int, typer.Option(min=0, help="Number of frames to predict after a clip; needs no --do.")
+        int,
+        typer.Option(
+            min=0, max=1000, help="Number of frames to predict after a clip; needs no --do."
+        ),
     ] = 0,
     plain: Annotated[
         bool, typer.Option("--plain", help="Write the counterfactual alone, at its own size.")

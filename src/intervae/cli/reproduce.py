@@ -19,7 +19,9 @@ def reproduce(
     ],
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of seeds.", show_default="the experiment's own"),
+        typer.Option(
+            min=1, max=10_000, help="Number of seeds.", show_default="the experiment's own"
+        ),
     ] = None,
     device: Device = "auto",
     runs: Annotated[

@@ -15,6 +15,7 @@ from intervae.cli.evaluate import draw_figures, evaluate_run
 from intervae.cli.options import Device, Evaluate, Kinds, OtherData, Pictures, Run, Seed
 from intervae.cli.output import echo, print_data, print_notes
 from intervae.cli.runs import load_run_data
+from intervae.cli.signals import interrupted_by_signals
 from intervae.errors import DataError, RunError, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -26,9 +27,13 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def explain_interrupt(run: Path | None = None) -> Iterator[None]:
-    """Turn Ctrl-C into an error that says how to resume `run`, or that nothing was written."""
+    """Turn Ctrl-C into an error that says how to resume `run`, or that nothing was written.
+
+    While a run is trained, SIGTERM, SIGHUP and SIGQUIT do the same.
+    """
     try:
-        yield
+        with contextlib.nullcontext() if run is None else interrupted_by_signals():
+            yield
     except KeyboardInterrupt:
         if run is None or not (run / "config.json").is_file():
             raise RunError(
@@ -59,6 +64,10 @@ def train(
         typer.Option(min=1, help="Short for --set epochs=N.", show_default=False),
     ] = None,
     device: Device = "auto",
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, max=1024, help="CPU threads.", show_default="the fastest number"),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing run.")
@@ -102,6 +111,7 @@ def train(
     pictures: Pictures = True,
 ) -> None:
     """Train a model, evaluate it and draw its figures."""
+    echo(f"reading {data}")  # importing torch takes seconds on a busy machine
     from intervae.models import MODELS, create
     from intervae.models.checks import check_accepts_graph
     from intervae.settings import split_settings
@@ -112,6 +122,8 @@ def train(
     values = _parse_model_settings(model, settings or [], epochs)
     if graph is not None:
         check_accepts_graph(MODELS[model])
+    if threads is not None:
+        values["threads"] = str(threads)
     model_settings, training_options = split_settings(values, MODELS[model].Settings, Options)
     dataset = _load_data(data, size, variables, kinds, group, data_option)
     if classes := ask_for_classes(dataset):

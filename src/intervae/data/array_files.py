@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import numpy as np
 from intervae.causal.graph import CausalGraph
 from intervae.data.build import build_from_columns
 from intervae.data.dataset import Dataset
-from intervae.data.memory import check_memory
 from intervae.data.pixel_arrays import array_to_pixels, as_size, resize_images
+from intervae.data.unpacked_size import check_npz_array, check_unpacked_size
 from intervae.data.variables import Spec
 from intervae.errors import DataError, IntervaeError, UsageError, unknown
+from intervae.files import check_regular, open_regular
 from intervae.notes import Note
 
 KEYS = {  # role of an array -> its possible names in a file
@@ -120,15 +122,10 @@ def _check_groups(group: str, groups: np.ndarray, count: int, where: str) -> Non
 def read_arrays(path: Path, more: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """Return the arrays of a file by role, and those called `more`; nothing is unpickled."""
     is_npz = path.suffix.lower() == ".npz"
-    if is_npz and not zipfile.is_zipfile(path):
-        raise DataError(
-            f"{path.name} is not an .npz archive; "
-            "save it with numpy.savez(path, images=..., labels=...)."
-        )
     read = _read_npz if is_npz else _read_h5
     roles = {**KEYS, **{key: (key,) for key in more}}
     try:
-        with np.load(path, allow_pickle=False) if is_npz else h5py.File(path, "r") as content:
+        with _open_npz(path) if is_npz else _open_h5(path) as content:
             key_of = {
                 role: key
                 for role, keys in roles.items()
@@ -139,10 +136,11 @@ def read_arrays(path: Path, more: Sequence[str] = ()) -> dict[str, np.ndarray]:
                 role: _checked(read(content, key, path.name), key, path.name)
                 for role, key in key_of.items()
             }
-    except IntervaeError:
+    except (IntervaeError, MemoryError):
         raise
     except Exception as error:  # a damaged file may raise nearly anything
-        reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+        text = str(getattr(error, "strerror", None) or error)
+        reason = text.partition("\n")[0].rstrip(".") or type(error).__name__
         raise DataError(
             f"{path.name} cannot be read ({reason}); "
             f"check that it is a complete {path.suffix} file."
@@ -163,17 +161,27 @@ def _check_required(key_of: Mapping[str, str], content: Sequence[str], where: st
             )
 
 
+@contextmanager
+def _open_npz(path: Path) -> Iterator[Any]:
+    with open_regular(path) as raw:
+        if not zipfile.is_zipfile(raw):
+            raise DataError(
+                f"{path.name} is not an .npz archive; "
+                "save it with numpy.savez(path, images=..., labels=...)."
+            )
+        raw.seek(0)
+        with np.load(raw, allow_pickle=False) as content:
+            yield content
+
+
+def _open_h5(path: Path) -> h5py.File:
+    check_regular(path)
+    return h5py.File(path, "r")
+
+
 def _read_npz(content: Any, key: str, where: str) -> np.ndarray:
-    check_memory(content.zip.getinfo(f"{key}.npy").file_size, where, "store smaller arrays")
-    try:
-        return content[key]
-    except ValueError as error:
-        if "pickle" not in str(error):
-            raise
-        raise DataError(
-            f"{where}: {key!r} is an array of Python objects, which is refused as unsafe; "
-            "store numbers or text."
-        ) from None
+    check_npz_array(content.zip, key, where)
+    return content[key]
 
 
 def _read_h5(content: Any, key: str, where: str) -> np.ndarray:
@@ -183,7 +191,7 @@ def _read_h5(content: Any, key: str, where: str) -> np.ndarray:
             f"{where}: {key!r} is not an array stored in this file itself; "
             "copy it into the file as a data set."
         )
-    check_memory(node.size * node.dtype.itemsize, where, "store smaller arrays")
+    check_unpacked_size(node.id.get_storage_size(), node.size * node.dtype.itemsize, key, where)
     if h5py.check_string_dtype(node.dtype) is not None:
         return np.array(node.asstr()[()], dtype=str)
     if node.dtype.kind not in "biuf":

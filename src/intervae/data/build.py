@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from intervae.causal.dense import check_dense
 from intervae.causal.graph import CausalGraph
 from intervae.data.column_kinds import decide_columns
 from intervae.data.dataset import Dataset, Split
@@ -48,7 +49,13 @@ def build_dataset(
         fields: more arrays with N rows.
         rescale: False to keep the scale that the variables have.
     """
-    pixels = torch.as_tensor(images)
+    try:
+        pixels = torch.as_tensor(images)
+    except (RuntimeError, TypeError, ValueError):
+        raise DataError(
+            f"{name}: images must be an array, not a {type(images).__name__} without numbers."
+        ) from None
+    check_dense(pixels, "the images", DataError)
     if pixels.dtype != torch.uint8 or pixels.ndim not in (4, 5):
         raise DataError(
             f"{name}: images must be uint8 of shape (N, C, H, W) or (N, T, C, H, W), "

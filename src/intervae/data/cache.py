@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from intervae.files import write_bytes
+from intervae.files import open_regular, write_bytes
 
 VARIABLE = "INTERVAE_CACHE"  # environment variable
 ABOUT = "about"  # the array that holds key and checksum as JSON text
@@ -43,7 +43,7 @@ def read_cached(path: Path, key: Mapping[str, Any]) -> tuple[Arrays | None, str]
     The reason is "" if there is no such file.
     """
     try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
+        with open_regular(path) as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         about = json.loads(arrays.pop(ABOUT).tobytes())
         stored, digest = about["key"], about["checksum"]

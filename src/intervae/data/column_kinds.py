@@ -30,6 +30,7 @@ from intervae.notes import Note
 FEW = 20  # whole numbers that may be classes
 ROWS_PER_VALUE = 5  # at least, on average
 FEW_VALUES = "few-whole-numbers"  # kind of the note
+MAX_COLUMNS = 1000
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 
 
@@ -66,6 +67,15 @@ def describe_columns(dataset: Dataset) -> list[ColumnDescription]:
     ]
 
 
+def check_count(names: Sequence[object], option: str = "variables= (--variables)") -> None:
+    """Raise a DataError for more columns than a graph or a network can have."""
+    if len(names) > MAX_COLUMNS:
+        raise DataError(
+            f"{len(names)} columns are too many, at most {MAX_COLUMNS} can be variables; "
+            f"choose some with {option}."
+        )
+
+
 def decide_columns(
     table: Mapping[str, np.ndarray],
     *,
@@ -94,6 +104,7 @@ def decide_columns(
     _check_kinds(kinds, table)
     default = [name for name in table if name not in not_variables]
     names = default if variables is None else list(variables)
+    check_count(names)
     labels, results, notes = [], [], []
     for name in names:
         column = RawColumn.read(name, table[name], where)
@@ -240,6 +251,8 @@ def check_variables(variables: Sequence[str] | None, columns: Iterable[str]) -> 
         raise UsageError(
             f"variables={variables!r} must be a list of names, such as variables=[{variables!r}]."
         )
+    if variables is not None and not isinstance(variables, Iterable):
+        raise UsageError(f"variables={variables!r} must be a list of names.")
     names = list(columns)
     for name in variables or ():
         if name not in names:

@@ -7,7 +7,7 @@ batch on the device is a dict of tensors with images as floats in [0, 1].
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from intervae.data.display import (
     split_text,
 )
 from intervae.data.variables import Spec, Variable
-from intervae.errors import DataError
+from intervae.errors import DataError, UsageError
 from intervae.notes import Note
 
 if TYPE_CHECKING:
@@ -220,6 +220,8 @@ class Dataset:
 
         The true graph keeps its latents.
         """
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise UsageError(f"select({names!r}) must be a list of names.")
         columns = [self.names.index(self.spec.variable(name).name) for name in names]
 
         def select_columns(split: Split) -> Split:

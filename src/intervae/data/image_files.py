@@ -22,6 +22,7 @@ from intervae.data.memory import check_memory
 from intervae.data.pixel_arrays import Size
 from intervae.data.progress import progress
 from intervae.errors import DataError, unknown
+from intervae.files import open_regular
 from intervae.notes import Note
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
@@ -134,9 +135,10 @@ def _decode(
 ) -> tuple[np.ndarray, str]:
     """Return one file as (C, H, W) uint8, and its conversion ("" for none)."""
     try:
-        with Image.open(
-            file if isinstance(file, Path) else io.BytesIO(file()), formats=FORMATS
-        ) as image:
+        with (
+            open_regular(file) if isinstance(file, Path) else io.BytesIO(file()) as content,
+            Image.open(content, formats=FORMATS) as image,
+        ):
             if size is not None:
                 _draft(image, size, crop)
             return to_pixels(image, size, channels, crop)
@@ -152,12 +154,12 @@ def _decode(
     except IsADirectoryError:
         raise DataError(f"image {name!r} is a folder; give the file of a picture.") from None
     except Exception as error:  # a decoder may raise nearly anything on a broken file
-        if isinstance(file, Path) and file.stat().st_size == 0:
+        if isinstance(file, Path) and os.path.isfile(file) and not os.path.getsize(file):
             raise DataError(f"image {name!r} is an empty file (0 bytes); {advice}.") from None
         reason = (
             "not an image of a known format"
             if isinstance(error, Image.UnidentifiedImageError)
-            else str(error).rstrip(".") or type(error).__name__
+            else str(getattr(error, "strerror", None) or error).rstrip(".") or type(error).__name__
         )
         raise DataError(f"image {name!r} cannot be read ({reason}); {advice}.") from None
 

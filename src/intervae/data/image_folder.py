@@ -22,6 +22,7 @@ from intervae.data.missing_labels import UNLABELLED_IMAGES
 from intervae.data.pixel_arrays import as_size
 from intervae.data.variables import Spec
 from intervae.errors import DataError, UsageError, unknown
+from intervae.files import read_text
 from intervae.notes import Note
 
 UNLABELLED = ("ignore", "keep")  # what to do with images without a row
@@ -194,10 +195,12 @@ def _table_of_images(root: Path) -> LabelTable:
 
 def _true_graph(path: Path, names: list[str]) -> CausalGraph | None:
     """Return the graph of `graph.json` over these variables; None without such a file."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
     try:
-        graph = CausalGraph.from_json(path.read_text(encoding="utf-8"))
-    except (DataError, UnicodeDecodeError, OSError) as error:
+        graph = CausalGraph.from_json(read_text(path))
+    except (DataError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: {error}") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
     return restrict_graph(graph, names, path.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from intervae.data.raw_column import MISSING
 from intervae.errors import DataError
+from intervae.files import read_text
 from intervae.notes import Note
 
 FILE_COLUMNS = ("file", "filename", "image", "path")
@@ -83,7 +85,7 @@ def read_labels_csv(path: Path) -> LabelTable:
 
 def _read_utf8(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_text(path, "utf-8-sig")
     except FileNotFoundError:
         raise DataError(
             f"there is no {path.name} in {path.parent}; write one with a row per image: "
@@ -101,8 +103,8 @@ def _label_table(
     path: Path, header: list[str], numbered: list[tuple[int, list[str]]]
 ) -> LabelTable:
     """Check the header and the rows (line number, cells), and sort them into columns."""
-    for name in header:
-        if name and header.count(name) > 1:
+    for name, count in Counter(header).items():
+        if name and count > 1:
             raise DataError(
                 f"{path.name}: the column {name!r} appears twice in the header; "
                 "rename or remove one."

@@ -9,6 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from intervae.causal.dense import check_dense
 from intervae.data import registry
 from intervae.data.array_files import load_arrays
 from intervae.data.build_transitions import FRACTIONS, with_transitions
@@ -22,6 +25,7 @@ from intervae.data.registry import DatasetEntry, Loader
 from intervae.data.torch_dataset import load_torch
 from intervae.data.transition_options import option_names, transition_options
 from intervae.errors import DataError, UsageError, unknown
+from intervae.files import as_path
 from intervae.settings import check_whole
 
 SOURCES = (
@@ -160,7 +164,7 @@ def reload(source: Mapping[str, Any], where: str | os.PathLike | None = None) ->
 def _find_loader(source: Any) -> tuple[Loader, dict[str, str]]:
     """Return the loader of a path or object, and the entry for `Dataset.source`."""
     if isinstance(source, str | os.PathLike):
-        path = Path(os.path.abspath(Path(source).expanduser()))
+        path = Path(os.path.abspath(as_path(source, "source").expanduser()))
         if path.is_dir():
             return load_folder, {"path": str(path)}
         if path.suffix.lower() in (".npz", ".h5", ".hdf5") and path.is_file():
@@ -175,6 +179,8 @@ def _find_loader(source: Any) -> tuple[Loader, dict[str, str]]:
             f"{text}; there is no file or folder of that name either: "
             f"load_data (--data) also takes {SOURCES}."
         )
+    if isinstance(source, Tensor):
+        check_dense(source, "the data", UsageError)
     is_iterable = hasattr(source, "__getitem__") or hasattr(source, "__iter__")
     if isinstance(source, Mapping) or not is_iterable:
         raise UsageError(

@@ -14,6 +14,7 @@ from intervae.errors import DataError, UsageError
 from intervae.notes import Note
 
 MAXIMUM_CHANNELS = 16
+MAXIMUM_SIDE = 16_384
 CHUNK = 1024  # images converted at a time
 Size = tuple[int, int]  # height, width
 
@@ -30,6 +31,8 @@ def as_size(size: object) -> Size | None:
         raise UsageError(
             f"size={size!r} must be a whole number of pixels such as 64, or a pair (height, width)."
         )
+    if max(pair) > MAXIMUM_SIDE:
+        raise UsageError(f"size={size!r} is more than {MAXIMUM_SIDE} pixels a side; give less.")
     return int(pair[0]), int(pair[1])
 
 

@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from intervae.causal.dense import check_dense
 from intervae.causal.graph import CausalGraph
 from intervae.data import KINDS
+from intervae.data.column_kinds import check_count
 from intervae.errors import DataError
 from intervae.notes import Note
 
@@ -102,7 +104,7 @@ def read_table(
         table, frame_kinds = _encode_strings(table)
         kinds = frame_kinds if kinds is None else kinds
     if isinstance(table, Tensor):
-        table = table.detach().cpu().numpy()
+        table = check_dense(table.detach(), "the table", DataError).cpu().double().numpy()
     try:
         columns = np.array(table, dtype=np.float64)
     except (TypeError, ValueError):
@@ -114,6 +116,7 @@ def read_table(
             "a table of variables must be rows x columns with at least two columns, "
             f"not of shape {columns.shape}."
         )
+    check_count(range(columns.shape[1]), "columns of the table (--columns)")
     names = tuple(names) if names is not None else tuple(f"x{i}" for i in range(columns.shape[1]))
     _check_names(names, columns.shape[1])
     _check_values(columns, names)

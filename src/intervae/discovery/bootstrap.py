@@ -18,6 +18,9 @@ from intervae.causal.graph import CausalGraph
 from intervae.discovery.base import MIN_ROWS, Discovery, UnitsWarning, read_table
 from intervae.discovery.registry import discover
 from intervae.errors import DataError, UsageError
+from intervae.settings import check_whole
+
+MAX_RESAMPLES = 10_000
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,15 @@ class Bootstrap:
         return sorted(edges, key=lambda edge: -edge[2])
 
 
+def check_resamples(resamples: Any) -> None:
+    """Raise a UsageError for a number of resamples that is not from 2 to MAX_RESAMPLES."""
+    check_whole(2, resamples=resamples)
+    if resamples > MAX_RESAMPLES:
+        raise UsageError(
+            f"resamples={resamples} is more than {MAX_RESAMPLES}; fewer, such as 50, suffice."
+        )
+
+
 def bootstrap(
     table: Any,
     method: str | Callable[..., Discovery] = "independence",
@@ -77,8 +89,7 @@ def bootstrap(
         replace: draw N rows with replacement instead, for a method that neither holds out rows nor
             tests independence; by default only if `method` is a function.
     """
-    if resamples < 2:
-        raise UsageError(f"resamples={resamples} is too few; give 2 or more, such as 50.")
+    check_resamples(resamples)
     columns, names, variable_kinds = read_table(table, names, kinds)
     replace = not isinstance(method, str) if replace is None else replace
     if not replace and len(columns) < 2 * MIN_ROWS:

@@ -14,6 +14,7 @@ from intervae.discovery.independence import independence
 from intervae.discovery.lagrangian import lagrangian
 from intervae.discovery.notears import notears, notears_mlp
 from intervae.errors import UsageError, unknown
+from intervae.settings import check_seed
 
 METHODS: dict[str, Callable[..., Discovery]] = {
     "independence": independence,
@@ -83,8 +84,9 @@ def discover(
         settings: the method's own, such as samples=500, and knowledge= of required and forbidden
             edges and tiers.
     """
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise unknown("discovery method", method, METHODS)
+    check_seed(seed)
     allowed = method_settings(method)
     for name in settings:
         if name == "knowledge" and name not in allowed:

@@ -8,7 +8,7 @@ printed tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from intervae.data import Dataset
 from intervae.errors import DataError, UsageError, unknown
@@ -23,7 +23,7 @@ from intervae.evaluation.tables import (
 )
 from intervae.metrics.base import Measurement
 from intervae.models.base import Model
-from intervae.models.checks import check_missing_labels
+from intervae.models.checks import check_data, check_missing_labels, check_model
 
 __all__ = [
     "METRICS",
@@ -52,6 +52,10 @@ def evaluate(
         notify: called with one line for each default metric that these samples do not allow, for
             example because they have a single class, and if rows with missing labels are left out.
     """
+    check_model(model)
+    check_data(data)
+    if isinstance(metrics, str) or not isinstance(metrics, Iterable | None):
+        raise UsageError(f"metrics={metrics!r} must be a list of names of metrics.")
     check_missing_labels(type(model), data)
     complete = data.complete()
     used, rows = len(complete.test), len(data.test)

@@ -37,7 +37,7 @@ def write_evaluation(folder: Path, measurements: Sequence[Measurement], *, on: s
         on: name of other data than the run's, which get evaluation-NAME.json.
     """
     path = folder / (f"evaluation-{on}.json" if on else "evaluation.json")
-    earlier = read_json(path, "the earlier measurements") if path.is_file() else []
+    earlier = read_json(path, "the earlier measurements") if path.exists() else []
     if not isinstance(earlier, list) or not all(isinstance(row, dict) for row in earlier):
         raise RunError(f"{path} does not hold measurements of intervae; remove it.")
     names = {m.metric for m in measurements}

@@ -15,7 +15,7 @@ from intervae.models.causal_prior.temporal import TemporalCausalPriorVAE
 from intervae.models.causal_vae.condition_vae import ConditionVAE
 from intervae.models.causal_vae.model import CausalVAE
 from intervae.models.causal_vae.unsupervised import CausalVAEUnsup
-from intervae.models.checks import check_missing_labels
+from intervae.models.checks import check_data, check_missing_labels
 from intervae.models.cmcl.model import CMCL
 from intervae.models.ct_vae.mcq_vae import MCQVAE, VQVAE
 from intervae.models.ct_vae.model import CTVAE
@@ -96,8 +96,9 @@ def register_model(cls: type[Model]) -> type[Model]:
 
 def create(name: str, data: Dataset, *, seed: int = 0, **settings: Any) -> Model:
     """Create an untrained model for a data set: `create("causal-vae", data, dims=2)`."""
-    if name not in MODELS:
+    if not isinstance(name, str) or name not in MODELS:
         raise unknown("model", name, MODELS)
+    check_data(data)
     check_missing_labels(MODELS[name], data)
     return MODELS[name](data.spec, seed=seed, **settings)
 

@@ -13,14 +13,17 @@ from torch import Tensor, nn
 
 from intervae.causal.graph import CausalGraph
 from intervae.data import Batch, Dataset, Spec
-from intervae.errors import DataError, QueryError
+from intervae.errors import DataError, QueryError, UsageError
+from intervae.files import as_path
+from intervae.memory import is_out_of_memory
 from intervae.models.checks import QUERIES, check_accepts_graph, missing_query, models_that
 from intervae.models.description import model_html, model_repr
 from intervae.models.inputs import InputChecks
 from intervae.models.phases import Phase, Terms
 from intervae.notes import Note
-from intervae.settings import build_settings
+from intervae.settings import build_settings, check_seed, check_whole
 
+MAX_SAMPLES = 10_000_000
 # Layers draw from torch's global generator, which runs in other threads share.
 INITIALISING = threading.Lock()
 
@@ -54,6 +57,12 @@ class Model(InputChecks, nn.Module, ABC):
     known_graph: CausalGraph | None = None  # a graph passed by the caller, used as it is
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
+        if not isinstance(spec, Spec):
+            raise UsageError(
+                f"{type(self).__name__} takes the spec of a data set (data.spec), not a "
+                f"{type(spec).__name__}."
+            )
+        check_seed(seed)
         if spec.frames is not None and not self.takes_clips:
             raise DataError(f"{self.name} takes single images, not clips.")
         super().__init__()
@@ -61,7 +70,15 @@ class Model(InputChecks, nn.Module, ABC):
             check_accepts_graph(type(self))
         self.spec = spec
         self.settings: Any = build_settings(self.Settings, settings)
-        self.initialise(seed)
+        try:
+            self.initialise(seed)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise UsageError(
+                f"{self.name} with these settings does not fit into memory; choose a smaller "
+                "network or smaller images."
+            ) from None
 
     def initialise(self, seed: int) -> None:
         """Draw every weight from `seed`, on the CPU, so that it is the same on every machine."""
@@ -159,8 +176,13 @@ class Model(InputChecks, nn.Module, ABC):
 
     def sampling_generator(self, n: int, seed: int | None) -> torch.Generator:
         """Return a CPU generator for `sample(n)`; raise a QueryError for n < 1."""
-        if n < 1:
+        if isinstance(n, int) and n < 1:
             raise QueryError(f"sample({n}) draws no images; ask for one at least.")
+        check_whole(1, QueryError, n=n)
+        if n > MAX_SAMPLES:
+            raise QueryError(f"sample({n}) is more than {MAX_SAMPLES} at once; ask for fewer.")
+        if seed is not None:
+            check_seed(seed, QueryError)
         generator = torch.Generator()
         generator.manual_seed(seed) if seed is not None else generator.seed()
         return generator
@@ -181,7 +203,7 @@ class Model(InputChecks, nn.Module, ABC):
         """Write config.json, model.safetensors, graph.json and a model card."""
         from intervae.models.storage import save_model
 
-        save_model(self, Path(folder))
+        save_model(self, as_path(folder, "folder"))
 
     # ---- display ------------------------------------------------------------------------------
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from intervae.data import Dataset, Spec
 from intervae.data.missing_labels import missing_labels_error
@@ -52,6 +52,30 @@ def missing_query(cls: type[Model], query: str) -> MissingQueryError:
     return MissingQueryError(
         f"{cls.name} cannot answer {query}(){reason}; models that can: {able}."
     )
+
+
+def check_data(data: Any) -> None:
+    """Raise a UsageError for what is not a Dataset."""
+    if isinstance(data, Dataset):
+        return
+    kind = type(data).__name__
+    advice = {
+        "Split": "; pass the whole data set, not one of its splits",
+        "Spec": "; pass the data set itself, not its spec",
+    }
+    hint = advice.get(kind, ", as load_data returns it")
+    raise UsageError(f"data must be a Dataset{hint}; this is a {kind}.")
+
+
+def check_model(model: Any) -> None:
+    """Raise a UsageError for what is not a model."""
+    from intervae.models.base import Model  # which imports this module
+
+    if not isinstance(model, Model):
+        raise UsageError(
+            "model must be a model, as intervae.create or intervae.load returns it; this is a "
+            f"{type(model).__name__}."
+        )
 
 
 def need_labels(name: str, spec: Spec, *, categories: bool = False) -> None:

@@ -15,6 +15,7 @@ from intervae.errors import QueryError, unknown
 from intervae.models.base import Model
 from intervae.models.batches import query_split
 from intervae.models.capabilities import HasGraph
+from intervae.models.checks import check_model
 from intervae.models.inputs import as_tensor
 from intervae.nets.grad_cam import (
     difference_map,
@@ -56,6 +57,7 @@ def heat_map(
     Returns:
         (B, H, W) in [0, 1] on the CPU, each map scaled by itself; 0 if nothing raises the latent.
     """
+    check_model(model)
     if latent not in model.latent_names:
         raise unknown("latent", latent, model.latent_names, QueryError)
     if sign not in (1, -1):

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from intervae.causal.dense import check_dense
 from intervae.data import Spec
 from intervae.data.query_images import pictures_of, read_pictures
 from intervae.errors import DataError, DataWarning, QueryError
@@ -147,7 +148,7 @@ class InputChecks:
 def as_tensor(value: Any, what: str) -> Tensor:
     """Return a tensor, an array or nested lists as a tensor; `what` names it in the error."""
     if isinstance(value, Tensor):
-        return value.detach()
+        return check_dense(value.detach(), what)
     try:
         array = np.ascontiguousarray(value)
         return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -18,10 +18,12 @@ import intervae
 from intervae.causal.graph import CausalGraph
 from intervae.data import Spec
 from intervae.errors import IntervaeError, RunError, abbreviate
-from intervae.files import read_json, write_bytes, write_json, write_text
+from intervae.files import as_path, check_regular, read_json, write_bytes, write_json, write_text
 from intervae.models.base import Model
 from intervae.models.capabilities import HasGraph
+from intervae.models.config_checks import check_config
 from intervae.models.description import model_card
+from intervae.models.device import choose_device
 from intervae.nets.stacked import Stacked
 from intervae.settings import upgrade_settings
 
@@ -67,12 +69,12 @@ def load_model(
     Arguments:
         model: the class of the model, if it is not registered.
     """
-    folder = Path(folder)
+    folder, device = as_path(folder, "folder"), choose_device(device)
     check_run_folder(folder)
     config = read_json(folder / "config.json", "the run's settings")
     loaded = build_model(config, folder, model)
     path = folder / "model.safetensors"
-    if not path.is_file():
+    if not path.exists():
         hint = (
             f"its training has not finished: {how_to_resume(folder)}"
             if (folder / "checkpoints").is_dir()
@@ -80,6 +82,7 @@ def load_model(
         )
         raise RunError(f"{folder} has no model.safetensors (the weights); {hint}.")
     try:
+        check_regular(path)
         tensors = load_file(path)
     except (SafetensorError, OSError) as error:
         raise RunError(f"{path} is not a readable safetensors file ({error}).") from None
@@ -113,12 +116,15 @@ def build_model(config: Any, folder: Path, cls: type[Model] | None = None) -> Mo
     """
     path = folder / "config.json"
     if not isinstance(config, dict) or "model" not in config or "spec" not in config:
-        raise RunError(f"{path} is not the config of an intervae run.")
+        raise RunError(
+            f"{path} is not the config of an intervae run: expected an object with model and spec."
+        )
     if config.get("format") != FORMAT:
         raise RunError(
             f"{path} has format {config.get('format')!r}; "
             f"this version of intervae reads format {FORMAT}."
         )
+    check_config(config, path)
     cls = _find_class(config["model"], folder) if cls is None else cls
     if config["model"] != cls.name:
         raise RunError(f"{folder} holds a model {config['model']!r}, not a {cls.name!r}.")

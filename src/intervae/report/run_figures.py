@@ -11,6 +11,7 @@ import torch
 
 from intervae import figures
 from intervae.data import Dataset
+from intervae.files import read_text
 from intervae.models.base import Model
 from intervae.models.batches import query_split, spread_rows
 from intervae.models.capabilities import HasGraph
@@ -75,4 +76,4 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     """Read the lines of a metrics.jsonl; none where there is no file."""
     if not path.is_file():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in read_text(path).splitlines()]

@@ -3,10 +3,12 @@
 loop.py: `fit`. run_folder.py: new and resumed run folders. stepper.py: the steps of a phase.
 optimisers.py: optimisers and learning rates. validation.py: checks and validation losses.
 checkpoint.py: saved state. logging.py: metrics.jsonl, TensorBoard, progress.
+timing.py: number of threads and estimate of the time. arguments.py: checks of arguments.
 concurrent_runs.py: several runs on one GPU.
 """
 
+from intervae.models.device import choose_device
 from intervae.training.loop import Result, fit
-from intervae.training.options import Options, choose_device
+from intervae.training.options import Options
 
 __all__ = ["Options", "Result", "choose_device", "fit"]

@@ -11,7 +11,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from intervae.errors import RunError
-from intervae.files import write_bytes
+from intervae.files import check_regular, write_bytes
 
 TensorGroups = dict[str, dict[str, Tensor]]  # model, best, optimiser -> name -> tensor
 
@@ -30,6 +30,7 @@ class Progress:
     log_bytes: int = 0  # length of metrics.jsonl, to which a resumed run truncates it
     seconds: float = 0.0
     finished: bool = False
+    threads: int | None = None  # of the CPU, which a resumed run uses again
 
 
 def save_checkpoint(path: Path, progress: Progress, groups: TensorGroups) -> None:
@@ -44,13 +45,14 @@ def save_checkpoint(path: Path, progress: Progress, groups: TensorGroups) -> Non
 
 def load_checkpoint(path: Path) -> tuple[Progress, TensorGroups]:
     """Return the progress and the tensors of a checkpoint; a damaged one raises a RunError."""
-    if not path.is_file():
+    if not path.exists():
         raise RunError(
             f"{path.parent.parent} has no checkpoint to resume from; start it again with "
             "--overwrite."
         )
     groups: TensorGroups = {"model": {}, "best": {}, "optimiser": {}}
     try:
+        check_regular(path)
         with safe_open(path, framework="pt") as file:
             progress = Progress(**json.loads(file.metadata()["progress"]))
             for key in file.keys():  # noqa: SIM118 (not a dict)

@@ -21,8 +21,10 @@ from rich.progress import (
 )
 
 from intervae.errors import RunError
-from intervae.files import cannot_write
+from intervae.files import cannot_write, check_regular
+from intervae.training.timing import Timing, describe_time
 
+SHORT = 10.0  # seconds below which no estimate is printed
 LINE_INTERVAL = 60.0  # seconds between two progress lines
 
 
@@ -38,6 +40,8 @@ class MetricsLog:
         self.lines: list[dict[str, Any]] = []
         if self.path is not None:
             try:
+                if os.path.lexists(self.path):
+                    check_regular(self.path)
                 with open(self.path, "ab") as file:
                     file.truncate(min(keep_bytes, file.tell()))
                 texts = self.path.read_text(encoding="utf-8").splitlines()
@@ -133,6 +137,18 @@ class ProgressBar:
         self.name, self.epochs = name, epochs
         self.done = self.first = done
         self.start_time = self.line_time = time.monotonic()
+
+    def show_estimate(self, timing: Timing, epochs: int) -> None:
+        """Print how long `epochs` epochs of a phase take at most, if that is long enough."""
+        if timing.epoch_seconds is None or timing.epoch_seconds * epochs < SHORT:
+            return
+        threads = f"{timing.threads} CPU thread{'s' if timing.threads > 1 else ''}"
+        duration = describe_time(timing.epoch_seconds * epochs)
+        text = f"{self.name}: {duration} for at most {epochs} epochs, on {threads}"
+        if not self.progress.disable:
+            self.progress.console.print(text, markup=False, highlight=False)
+        elif self.print_lines:
+            print(text, file=sys.stderr, flush=True)
 
     def advance(self, note: str) -> None:
         """Count one epoch and show a note, such as its loss."""

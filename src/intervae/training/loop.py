@@ -8,39 +8,40 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from intervae.data import Dataset
-from intervae.errors import RunError, UsageError
-from intervae.files import only_writer, write_json
+from intervae.errors import RunError
+from intervae.files import keep_until_complete, only_writer, write_json
 from intervae.models.base import Model
-from intervae.models.checks import check_missing_labels
+from intervae.models.device import choose_device
 from intervae.models.phases import Phase
 from intervae.models.storage import describe_model, load_tensors, save_model
-from intervae.settings import build_settings
+from intervae.settings import build_settings, check_seed
+from intervae.training.arguments import check_arguments, check_out
 from intervae.training.checkpoint import Progress, TensorGroups, load_checkpoint, save_checkpoint
 from intervae.training.logging import MetricsLog, ProgressBar
-from intervae.training.options import Options, choose_device
+from intervae.training.options import Options
 from intervae.training.run_folder import (
     check_resumed_run,
     clear_run_folder,
     current_command,
     describe_training,
     remove_partial_files,
+    resumed_files,
     write_support,
 )
 from intervae.training.stepper import Stepper, epoch_seed
+from intervae.training.timing import own_arithmetic, time_phase
 from intervae.training.validation import (
     check_finite_steps,
     check_finite_validation,
     check_phase,
-    check_spec,
     validation_terms,
 )
 
@@ -79,20 +80,10 @@ def fit(
         overwrite: replace a run in `out`.
         options: see `Options`.
     """
-    check_spec(model.spec, data.spec)
-    check_missing_labels(type(model), data)
-    model_settings = {f.name for f in fields(model.Settings)}
-    for name in options:
-        if name in model_settings:
-            raise UsageError(
-                f"{name} is a setting of the model, not of its training: create the model with "
-                f"{name}=."
-            )
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise UsageError(f"seed={seed!r} must be a whole number, 0 or more.")
-    folder = Path(out) if out is not None else None
+    check_arguments(model, data, options, resume=resume, overwrite=overwrite)
+    seed = check_seed(seed)
     training_options = build_settings(Options, options)
-    trainer = Trainer(model, data, int(seed), folder, choose_device(device), training_options)
+    trainer = Trainer(model, data, seed, check_out(out), choose_device(device), training_options)
     return trainer.run(resume=resume, overwrite=overwrite)
 
 
@@ -125,7 +116,10 @@ class Trainer:
 
     def describe(self) -> dict[str, Any]:
         """Return what config.json holds beside the model."""
-        return describe_training(self.source, self.seed, self.options, self.device, self.command)
+        description = describe_training(
+            self.source, self.seed, self.options, self.device, self.command
+        )
+        return {**description, "threads": self.progress.threads}
 
     def open_run(self, resume: bool, overwrite: bool) -> None:
         """Create the run folder, or load the checkpoint of the one that is resumed."""
@@ -182,7 +176,7 @@ class Trainer:
         if self.out is not None and not resume:
             with contextlib.suppress(OSError):  # open_run raises the error
                 self.out.mkdir(parents=True, exist_ok=True)
-        with only_writer(self.out):
+        with only_writer(self.out), keep_until_complete(resumed_files(self.out, resume)):
             return self._run(resume, overwrite)
 
     def _run(self, resume: bool, overwrite: bool) -> Result:
@@ -191,16 +185,13 @@ class Trainer:
         seconds_before = self.progress.seconds
         self.start_time = time.monotonic() - seconds_before
         phases = self.model.phases()
-        matmul_precision = torch.get_float32_matmul_precision()
-        try:
-            if self.options.precision == "tf32":
-                torch.set_float32_matmul_precision("high")
-            with ProgressBar(self.options.progress) as self.bar:
-                for index in range(self.progress.phase, len(phases)):
-                    self._run_phase(index, phases[index])
-        finally:
-            self.log.close()
-            torch.set_float32_matmul_precision(matmul_precision)
+        with (
+            contextlib.closing(self.log),
+            own_arithmetic(self.options.precision),
+            ProgressBar(self.options.progress) as self.bar,
+        ):
+            for index in range(self.progress.phase, len(phases)):
+                self._run_phase(index, phases[index])
         self.model.trained = self.progress.finished = True
         self.model.eval()
         seconds = self.progress.seconds
@@ -246,13 +237,18 @@ class Trainer:
         return data
 
     def _run_epochs(self, index: int, phase: Phase, data: Dataset) -> None:
+        batch_size, bf16 = check_phase(phase, data), self.options.precision == "bf16"
+        threads = self.options.threads or self.progress.threads
+        timing = time_phase(self.model, phase, data, batch_size, bf16=bf16, threads=threads)
+        self.progress.threads = timing.threads
+        self.bar.show_estimate(timing, phase.epochs - self.progress.epoch)
         stepper = Stepper(
             self.model,
             phase,
             data.train,
-            check_phase(phase, data),
+            batch_size,
             cuda_graph=self.options.cuda_graph,
-            bf16=self.options.precision == "bf16",
+            bf16=bf16,
         )
         stepper.load_state(self.saved.get("optimiser", {}))
         best = {k: v.to(self.device) for k, v in self.saved.get("best", {}).items()}

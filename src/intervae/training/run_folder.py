@@ -94,6 +94,13 @@ def write_support(out: Path, data: Dataset) -> None:
         support.write(out)
 
 
+def resumed_files(out: Path | None, resume: bool) -> list[Path]:
+    """Return the files that a resumed run rewrites; none of a new run."""
+    if out is None or not resume:
+        return []
+    return [out / name for name in ("config.json", *RUN_FILES) if name != "report.html"]
+
+
 def remove_partial_files(out: Path) -> None:
     """Remove the temporary files of a process that was killed while it wrote."""
     for folder in (out, out / "checkpoints"):

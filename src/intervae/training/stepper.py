@@ -169,6 +169,13 @@ class Stepper:
             self.position += 1
         return torch.stack(rows).cpu()
 
+    def try_step(self) -> None:
+        """Run a step on the first rows, to time it."""
+        rows = torch.arange(self.order.numel(), device=self.device)
+        self.order.copy_(rows.view_as(self.order))
+        self._set_host_rates(1.0)
+        self._step()
+
     def _set_host_rates(self, factor: float) -> None:
         """Set the learning rates that are floats; `_step` sets those that are tensors."""
         for optimiser in self.optimisers:

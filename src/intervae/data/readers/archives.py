@@ -16,8 +16,11 @@ from typing import IO, cast
 
 import numpy as np
 
+from intervae import files
 from intervae.data.image_files import File
 from intervae.data.readers.file_source import FileSource
+from intervae.data.unpacked_size import read_npy_header
+from intervae.files import open_regular
 
 LARGEST_TEXT = 2**28  # bytes of a table inside a zip
 LARGEST_IMAGE = 2**26  # bytes of an image inside a zip
@@ -27,7 +30,7 @@ LARGEST_IMAGE = 2**26  # bytes of an image inside a zip
 @contextmanager
 def open_bytes(source: FileSource, path: Path) -> Iterator[IO[bytes]]:
     """Open a file for reading; a gzipped one is decompressed, whatever its name."""
-    with source.reading(path), path.open("rb") as raw:
+    with source.reading(path), open_regular(path) as raw:
         is_gzip = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
         if is_gzip:
@@ -88,7 +91,7 @@ class NpzArray:
 @contextmanager
 def open_npz(source: FileSource, path: Path) -> Iterator[Callable[[str], NpzArray]]:
     """Open an .npz: a function from name to array, which unpickles nothing."""
-    with source.reading(path), zipfile.ZipFile(path) as archive:
+    with source.reading(path), open_regular(path) as raw, zipfile.ZipFile(raw) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
 
         def open_array(name: str) -> NpzArray:
@@ -97,13 +100,7 @@ def open_npz(source: FileSource, path: Path) -> Iterator[Callable[[str], NpzArra
                     path, f"has no array {name!r}, only {', '.join(sorted(names)) or 'nothing'}"
                 )
             stream = archive.open(f"{name}.npy")
-            version = np.lib.format.read_magic(stream)
-            read_header = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
-            shape, fortran, dtype = read_header(stream)
+            shape, fortran, dtype = read_npy_header(stream)
             if dtype.hasobject or fortran or not shape:
                 source.raise_broken(
                     path,
@@ -145,7 +142,7 @@ def open_images(
             if (match := pattern.search(name))
         ]
         return
-    with source.reading(path), zipfile.ZipFile(path) as archive:
+    with source.reading(path), open_regular(path) as raw, zipfile.ZipFile(raw) as archive:
 
         def fetch(name: str) -> Callable[[], bytes]:
             return lambda: _read_member(archive, name, LARGEST_IMAGE)
@@ -161,8 +158,8 @@ def read_text(source: FileSource, path: Path, name: str) -> str:
     """Read the text file `path`, or the one called `name` inside it if it is a zip."""
     with source.reading(path):
         if path.suffix != ".zip":
-            return path.read_text(encoding="utf-8")
-        with zipfile.ZipFile(path) as archive:
+            return files.read_text(path)
+        with open_regular(path) as raw, zipfile.ZipFile(raw) as archive:
             members = archive.namelist()
             member = next((m for m in members if m.rpartition("/")[2] == name), None)
             if member is None:

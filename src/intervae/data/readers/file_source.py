@@ -12,6 +12,7 @@ from typing import NoReturn
 import numpy as np
 
 from intervae.errors import DataError, IntervaeError, UsageError
+from intervae.files import check_regular
 
 VARIABLE = "INTERVAE_DATA"  # environment variable
 
@@ -70,13 +71,16 @@ class FileSource:
 
     @contextmanager
     def reading(self, path: Path) -> Iterator[None]:
-        """Turn whatever a damaged file raises into one sentence."""
+        """Turn whatever a damaged file raises into one sentence; a pipe is not opened."""
         try:
+            if not path.is_dir():
+                check_regular(path)
             yield
         except (IntervaeError, MemoryError):
             raise
         except Exception as error:  # a damaged file may raise nearly anything
-            reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+            text = str(getattr(error, "strerror", None) or error)
+            reason = " ".join(text.split()).rstrip(".") or type(error).__name__
             self.raise_broken(path, f"cannot be read ({reason})")
 
 

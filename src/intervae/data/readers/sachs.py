@@ -9,6 +9,7 @@ import numpy as np
 from intervae.causal.graph import CausalGraph
 from intervae.data.readers.file_source import FileSource
 from intervae.errors import DataError, UsageError
+from intervae.files import open_regular
 
 SOURCE = FileSource("The Sachs table", "sachs", "github.com/cmu-phil/example-causal-datasets")
 TABLES = ("observational", "all_conditions")
@@ -40,7 +41,7 @@ def load_sachs(part: str = "observational", graph: str = "dag17") -> SachsTable:
         raise UsageError(f"graph={graph!r} is not one of {', '.join(GRAPHS)}.")
     path = SOURCE.require("sachs.npz")
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with open_regular(path) as raw, np.load(raw, allow_pickle=False) as stored:
             columns = np.asarray(stored[part], dtype=np.float64)
             names = tuple(map(str, stored["names"]))
             edges = np.asarray(stored[graph])

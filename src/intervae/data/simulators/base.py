@@ -17,6 +17,7 @@ from intervae.data.variables import Variable
 from intervae.errors import DataError, UsageError
 
 SMALLEST = 8  # pixels per side
+MAX_SAMPLES = 100_000_000
 LARGEST_VALUE = 1e6  # to which renderers clip variables; outside every canvas
 
 
@@ -127,6 +128,8 @@ class Simulator(ABC):
                     f"samples={samples} is too few to split into training, validation and test; "
                     "use 8 or more."
                 )
+            if samples > MAX_SAMPLES:
+                raise UsageError(f"samples={samples} is more than {MAX_SAMPLES}; give fewer.")
             exogenous = self.sample_exogenous(samples, np.random.default_rng(seed))
             test = np.arange(samples) % 4 == 0
         values = self.simulate(exogenous)

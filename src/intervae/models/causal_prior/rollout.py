@@ -17,6 +17,8 @@ from intervae.models.causal_prior.unrolled import UnrolledSEM
 if TYPE_CHECKING:
     from intervae.models.causal_prior.temporal import TemporalCausalPriorVAE
 
+MAX_STEPS = 1000  # the graph over all frames has (latents * frames)^2 entries
+
 
 def roll_out(
     model: TemporalCausalPriorVAE, clips: Tensor, steps: int, do: Do | None, background: Any
@@ -28,6 +30,8 @@ def roll_out(
     """
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
         raise QueryError(f"steps={steps!r} must be a whole number of frames, 0 or more.")
+    if steps > MAX_STEPS:
+        raise QueryError(f"steps={steps} is more than {MAX_STEPS} frames; predict fewer at once.")
     _check_frames(do, clips.shape[1], steps)
     k, size = model.settings.latents, model.settings.background_size
     frames = clips.shape[1] + steps
