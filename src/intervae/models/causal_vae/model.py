@@ -28,6 +28,7 @@ from intervae.errors import DataError, UsageError
 from intervae.models.causal_vae.causal_layer import CausalLayer
 from intervae.models.causal_vae.labelled import LabelledConcepts
 from intervae.models.causal_vae.settings import CausalLayerSettings, LabelSettings
+from intervae.models.open_directions import OpenDirections
 from intervae.models.phases import Phase, Terms
 from intervae.nets.likelihood import absolute_error
 from intervae.settings import setting
@@ -60,7 +61,7 @@ class CausalVAESettings(CausalLayerSettings, LabelSettings):
     )
 
 
-class CausalVAE(CausalLayer, LabelledConcepts):
+class CausalVAE(OpenDirections, CausalLayer, LabelledConcepts):
     """CausalVAE over the labelled variables of `spec`.
 
     Arguments:
@@ -103,6 +104,7 @@ class CausalVAE(CausalLayer, LabelledConcepts):
         self.make_adjacency()
         # weights of a known or discovered graph, as given or measured
         self.register_buffer("strength", torch.zeros(n, n))
+        self.make_open_directions()
         self.make_noise_bank()
         self.register_buffer(
             "is_binary", torch.tensor([v.kind == "binary" for v in self.spec.variables])
@@ -229,7 +231,9 @@ class CausalVAE(CausalLayer, LabelledConcepts):
         method, names = self.settings.graph, self.spec.names
         if len(names) == 1:
             return self.fix_edges(CausalGraph.empty(names))
-        options = {"threshold": self.settings.edge_threshold} if method == "lagrangian" else {}
+        options: dict[str, Any] = (
+            {"threshold": self.settings.edge_threshold} if method == "lagrangian" else {}
+        )
         result = discover(
             data.train.labels.cpu().numpy(),
             method,
@@ -238,6 +242,7 @@ class CausalVAE(CausalLayer, LabelledConcepts):
             seed=seed,
             **options,
         )
+        self.store_directions(result)
         self.graph_history = [{"adjacency": weights.tolist()} for weights in result.history]
         slopes = self._least_squares(result.graph, data) if method == "independence" else None
         return self.fix_edges(result.graph, slopes)
