@@ -228,6 +228,7 @@ def _edge_rows(
     """Return one row per edge; `given` marks edges that were required, not discovered."""
     required = (knowledge.get("required") or []) if isinstance(knowledge, dict) else []
     required_edges = {tuple(edge) for edge in required}
+    directions = {(d.cause, d.effect): d.confidence for d in result.directions}
     rows = []
     for cause, effect, weight in result.graph.edges:
         row: dict[str, Any] = {
@@ -235,7 +236,10 @@ def _edge_rows(
             "to": effect,
             "weight": weight,
             "ambiguous": (cause, effect) in result.ambiguous,
+            "open": (cause, effect) in result.open_directions,
         }
+        if (cause, effect) in directions:
+            row["direction_confidence"] = round(directions[cause, effect], 3)
         if (cause, effect) in required_edges:
             row["given"] = True
         if confidence is not None:
@@ -253,10 +257,11 @@ def _print_edges(rows: list[dict[str, Any]], with_confidence: bool) -> None:
     for name in ("edge", "weight", *(["confidence"] if with_confidence else []), ""):
         grid.add_column(name, justify="left" if name in ("edge", "") else "right")
     for row in rows:
-        cells = [f"{row['from']} {'--' if row['ambiguous'] else '->'} {row['to']}"]
+        cells = [f"{row['from']} {'--' if row['open'] else '->'} {row['to']}"]
         cells.append(f"{row['weight']:.3f}")
         if with_confidence:
             cells.append("" if "given" in row else f"{row['confidence']:.0%}")
-        comment = "direction unknown" if row["ambiguous"] else ""
+        comment = "direction unknown" if row["ambiguous"] else "direction open"
+        comment = comment if row["open"] else ""
         grid.add_row(*cells, "given" if "given" in row else comment)
     out.print(grid)

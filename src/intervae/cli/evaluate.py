@@ -158,6 +158,7 @@ def graph(
 ) -> None:
     """Print or draw the causal graph of a run; a -- b is an edge of unknown direction."""
     from intervae.models import load
+    from intervae.models.storage import describe_graph
 
     check_graph_format(path)
     model = load(run)
@@ -165,7 +166,7 @@ def graph(
     if path is not None:
         write_graph(path, causal_graph, undirected=undirected)
     if as_json:
-        print(json.dumps(causal_graph.to_json(), indent=2))
+        print(json.dumps(describe_graph(model), indent=2))
     elif path is not None:
         echo(f"wrote {path}")
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,9 @@ from intervae.data import KINDS
 from intervae.data.column_kinds import check_count
 from intervae.errors import DataError
 from intervae.notes import Note
+
+if TYPE_CHECKING:
+    from intervae.discovery.direction_confidence import EdgeDirection
 
 MIN_ROWS = 50
 
@@ -35,6 +38,7 @@ class Discovery:
         history: weights (n, n) after every round, for iterative methods.
         notes: what a user should read beside the graph.
         details: numbers of the method, such as its score or its final h.
+        directions: calibrated confidence in the direction of each edge, where it was assessed.
     """
 
     graph: CausalGraph
@@ -47,6 +51,17 @@ class Discovery:
     history: tuple[np.ndarray, ...] = ()
     notes: tuple[Note, ...] = ()
     details: Mapping[str, float] = field(default_factory=dict)
+    directions: tuple[EdgeDirection, ...] = ()
+
+    @property
+    def open_directions(self) -> tuple[tuple[str, str], ...]:
+        """Edges (cause, effect) whose direction is ambiguous, or has a confidence below 80%."""
+        uncertain = {(d.cause, d.effect) for d in self.directions if d.is_open}
+        return tuple(
+            (cause, effect)
+            for cause, effect, _ in self.graph.edges
+            if (cause, effect) in uncertain or (cause, effect) in self.ambiguous
+        )
 
     @property
     def pattern(self) -> np.ndarray:

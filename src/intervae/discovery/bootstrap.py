@@ -29,8 +29,12 @@ class Bootstrap:
 
     Arguments:
         result: the discovery from the whole table.
-        confidence: (n, n) fraction of resamples with the edge j -> i; an undirected edge counts
-            half for each direction.
+        confidence: (n, n) confidence in the edge j -> i. Where the result has calibrated
+            `directions`, it is the fraction of resamples with an edge between the two, times the
+            confidence in the direction; elsewhere it is the frequency.
+        frequency: (n, n) fraction of resamples with the edge j -> i; an undirected edge counts
+            half for each direction. A method that errs does so in all resamples, so the frequency
+            of a direction is no confidence in it.
         resamples: number of resampled tables.
         failed: how many of them the method failed on, for example because a column was constant;
             they are not counted.
@@ -38,6 +42,7 @@ class Bootstrap:
 
     result: Discovery
     confidence: np.ndarray
+    frequency: np.ndarray
     resamples: int
     failed: int
 
@@ -99,12 +104,13 @@ def bootstrap(
         )
     arguments = {"names": names, "kinds": variable_kinds, "seed": seed, **settings}
 
-    def learn(rows: np.ndarray) -> Discovery:
+    def learn(rows: np.ndarray, check_directions: bool | None = False) -> Discovery:
         if isinstance(method, str):
-            return discover(rows, method, **arguments)
+            return discover(rows, method, **{"check_directions": check_directions, **arguments})
         return method(read_table(rows, names, variable_kinds)[0], **arguments)
 
-    result = learn(columns)
+    result = learn(columns, check_directions=None)
+    arguments.pop("check_directions", None)
     generator = np.random.default_rng([seed, 7])
     total, used = np.zeros((len(names), len(names))), 0
     last_error: DataError | None = None
@@ -127,4 +133,17 @@ def bootstrap(
         raise DataError(
             f"method {result.method!r} failed on all {resamples} resamples: {last_error}"
         )
-    return Bootstrap(result, total / used, resamples, resamples - used)
+    frequency = total / used
+    confidence = _with_directions(frequency, result)
+    return Bootstrap(result, confidence, frequency, resamples, resamples - used)
+
+
+def _with_directions(frequency: np.ndarray, result: Discovery) -> np.ndarray:
+    """Divide the frequency (n, n) of an edge between two directions by their confidence."""
+    confidence = frequency.copy()
+    for direction in result.directions:
+        j, i = result.graph.index(direction.cause), result.graph.index(direction.effect)
+        adjacent = frequency[j, i] + frequency[i, j]
+        confidence[j, i] = adjacent * direction.confidence
+        confidence[i, j] = adjacent * (1.0 - direction.confidence)
+    return confidence

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,15 +19,19 @@ from intervae.causal.graph import CausalGraph
 from intervae.discovery.base import Discovery, random_rows, require_continuous
 from intervae.discovery.kernels import standardise
 from intervae.discovery.knowledge import SMALLEST_WEIGHT, Knowledge
+from intervae.discovery.local_order_search import LocalOrderSearch
+from intervae.discovery.neighbour_screening import screen_neighbours
 from intervae.discovery.order_search import OrderSearch, Placement, PlacementScorer
 from intervae.discovery.table_checks import collinearity_notes
-from intervae.errors import UsageError
+from intervae.errors import UsageError, unknown
 
 ASSUMPTIONS = (
     "Every variable is a smooth function of its causes plus an independent noise (or no noise), "
     "and there are no hidden common causes and no cycles; linear relations with Gaussian noise do "
     "not determine the direction, and such edges are listed as ambiguous."
 )
+MAX_NEIGHBOURS = 8  # that a variable chooses in a local search
+SEARCHES = ("auto", "subsets", "local")
 EXACT_VARIABLES = 8  # up to which every parent set is tried, and the default beam is exact
 
 
@@ -45,6 +49,7 @@ def independence(
     error_tolerance: float = 2.5,
     beam: int = 70,
     max_parents: int | None = None,
+    search: Literal["auto", "subsets", "local"] = "auto",
 ) -> Discovery:
     """Return the graph whose noises are independent of their predecessors.
 
@@ -62,7 +67,11 @@ def independence(
         edge_penalty: decades of evidence that an edge must be worth.
         error_tolerance: standard errors by which a smaller parent set may be worse than the best.
         beam: subsets kept per layer of the search; the default is exact up to 8 variables.
-        max_parents: size of the largest parent set; by default any up to 8 variables, 3 beyond.
+        max_parents: size of the largest parent set tried over subsets; by default any up to 8
+            variables, 3 beyond.
+        search: "subsets", dynamic programming; "local", from the last variable to the first with
+            tests among possible neighbours only, for many variables; "auto" is "subsets" up to 8
+            variables.
     """
     started = time.perf_counter()
     require_continuous("independence", names, kinds)
@@ -71,7 +80,10 @@ def independence(
             "resolution must be between 0 and 1, samples 50 or more and beam 1 or more, "
             f"not {resolution}, {samples} and {beam}."
         )
+    if search not in SEARCHES:
+        raise unknown("search of 'independence'", search, SEARCHES)
     n = len(names)
+    local = search == "local" or (search == "auto" and n > EXACT_VARIABLES)
     if max_parents is None:
         max_parents = n - 1 if n <= EXACT_VARIABLES else 3
     scorer = PlacementScorer(
@@ -82,16 +94,10 @@ def independence(
         error_tolerance=error_tolerance,
         max_parents=max_parents,
         constraints=Knowledge.parse(knowledge).constraints(names),
+        share_regressions=not local,
     )
-    search = OrderSearch(scorer, n, beam)
-    order, score = search.order(), search.score()
-    placements = {v: search.placements[frozenset(order[:i]), v] for i, v in enumerate(order)}
+    order, placements, ambiguous = (_search_locally if local else _search_exactly)(scorer, n, beam)
     edges = [(cause, effect) for effect in range(n) for cause in sorted(placements[effect].parents)]
-    ambiguous = [
-        (names[cause], names[effect])
-        for cause, effect in edges
-        if search.reversed_score(cause, effect) <= score + 1e-6
-    ]
     return Discovery(
         graph=CausalGraph(tuple(names), _weights(scorer, placements, edges)),
         order=tuple(names[v] for v in order),
@@ -99,9 +105,30 @@ def independence(
         method="independence",
         seconds=time.perf_counter() - started,
         assumptions=ASSUMPTIONS,
-        ambiguous=ambiguous,
+        ambiguous=[(names[j], names[i]) for j, i in edges if (j, i) in ambiguous],
         notes=collinearity_notes(columns, names, kinds),
     )
+
+
+def _search_exactly(
+    scorer: PlacementScorer, variables: int, beam: int
+) -> tuple[list[int], dict[int, Placement], set[tuple[int, int]]]:
+    """Return the order, the placements and the ambiguous edges of the search over subsets."""
+    search = OrderSearch(scorer, variables, beam)
+    order, score = search.order(), search.score()
+    placements = {v: search.placements[frozenset(order[:i]), v] for i, v in enumerate(order)}
+    edges = [(j, i) for i, placement in placements.items() for j in placement.parents]
+    ambiguous = {(j, i) for j, i in edges if search.reversed_score(j, i) <= score + 1e-6}
+    return order, placements, ambiguous
+
+
+def _search_locally(
+    scorer: PlacementScorer, variables: int, beam: int
+) -> tuple[list[int], dict[int, Placement], set[tuple[int, int]]]:
+    """The same from the last variable to the first, among possible neighbours."""
+    neighbours = screen_neighbours(scorer.columns, min(MAX_NEIGHBOURS, variables - 1))
+    search = LocalOrderSearch(scorer, neighbours)
+    return search.order, search.placements, search.ambiguous
 
 
 def _weights(

@@ -93,6 +93,12 @@ class Knowledge:
             reach |= np.outer(reach[:, k], reach[k])
         return EdgeConstraints(allowed & ~reach.T, required)
 
+    def decided_edges(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        """Return the edges of `names` whose reverse is not allowed: their direction is known."""
+        allowed = self.constraints(names).allowed
+        forbidden = np.argwhere(~allowed & ~np.eye(len(names), dtype=bool))
+        return [(names[j], names[i]) for i, j in forbidden]
+
 
 @dataclass(frozen=True)
 class EdgeConstraints:

@@ -21,7 +21,7 @@ from intervae.discovery.kernels import (
 from intervae.discovery.knowledge import EdgeConstraints
 
 Variables = frozenset[int]
-MAX_KERNELS = 48  # in the cache, (N, N) each: 250 MB with 800 rows
+KERNEL_BYTES = 250_000_000  # of the cached kernels, (N, N) each: 48 with 800 rows
 
 
 class Placement(NamedTuple):
@@ -45,6 +45,8 @@ class PlacementScorer:
         error_tolerance: standard errors by which a smaller parent set may be worse than the best.
         max_parents: size of the largest parent set tried, or of the required one if larger.
         constraints: allowed and required edges.
+        share_regressions: predict all variables with one factorisation of the kernel of their
+            parents; for few variables, where most parent sets are tried for all of them.
     """
 
     def __init__(
@@ -57,8 +59,10 @@ class PlacementScorer:
         error_tolerance: float,
         max_parents: int,
         constraints: EdgeConstraints,
+        share_regressions: bool = True,
     ) -> None:
-        self.columns = columns
+        self.columns, self.share_regressions = columns, share_regressions
+        self.max_kernels = max(KERNEL_BYTES // (8 * len(columns) ** 2), 8)
         self.required, self.optional = [], []
         for i in range(columns.shape[1]):
             required = frozenset(np.flatnonzero(constraints.required[:, i]).tolist())
@@ -68,22 +72,47 @@ class PlacementScorer:
         self.resolution, self.max_parents = resolution, max_parents
         self.evidence_threshold = evidence_threshold
         self.edge_penalty, self.error_tolerance = edge_penalty, error_tolerance
-        self._residuals: dict[Variables, np.ndarray] = {}
-        self._errors: dict[Variables, np.ndarray] = {}
+        self._residuals: dict[tuple[Variables, int], np.ndarray] = {}
+        self._errors: dict[tuple[Variables, int], float] = {}
         self._kernels: dict[object, CentredKernel] = {}
         self._p_values: dict[tuple[Variables, int, Variables], float] = {}
 
-    def residuals(self, parents: Variables) -> np.ndarray:
-        """Return leave-one-out residuals (N, n) of every variable given `parents`."""
-        if parents not in self._residuals:
-            self._residuals[parents] = leave_one_out(self.columns[:, sorted(parents)], self.columns)
-            self._errors[parents] = (self._residuals[parents] ** 2).mean(axis=0)
-        return self._residuals[parents]
+    def residuals(self, parents: Variables, variable: int) -> np.ndarray:
+        """Return leave-one-out residuals (N,) of a variable given `parents`."""
+        key = parents, variable
+        if key not in self._residuals:
+            targets = range(self.columns.shape[1]) if self.share_regressions else [variable]
+            residuals = leave_one_out(self.columns[:, sorted(parents)], self.columns[:, targets])
+            errors = (residuals**2).mean(axis=0)
+            for k, target in enumerate(targets):
+                self._residuals[parents, target] = residuals[:, k]
+                self._errors[parents, target] = float(errors[k])
+        return self._residuals[key]
 
     def error(self, parents: Variables, variable: int) -> float:
         """Return the mean squared leave-one-out error / variance of the variable."""
-        self.residuals(parents)
-        return float(self._errors[parents][variable])
+        self.residuals(parents, variable)
+        return self._errors[parents, variable]
+
+    def possible_parents(self, before: Variables, variable: int) -> Variables:
+        """Return all required causes and those of `before` that are allowed."""
+        return self.required[variable] | (before & self.optional[variable])
+
+    def eliminate_parents(self, before: Variables, variable: int) -> Variables:
+        """Return a small subset of `before` that predicts the variable well enough.
+
+        The least useful parent is dropped until the rest predicts significantly worse than the
+        best set so far. `parents` tries all subsets instead.
+        """
+        best = parents = self.possible_parents(before, variable)
+        while parents > self.required[variable]:
+            smaller = [parents - {i} for i in sorted(parents - self.required[variable])]
+            candidate = min(smaller, key=lambda subset: self.error(subset, variable))
+            best = min(best, candidate, key=lambda subset: self.error(subset, variable))
+            if not self._is_sufficient(candidate, best, variable):
+                break
+            parents = candidate
+        return parents
 
     def parents(self, before: Variables, variable: int) -> Variables:
         """Return the smallest subset of `before` that predicts the variable well enough.
@@ -110,7 +139,7 @@ class PlacementScorer:
     def _is_sufficient(self, parents: Variables, best: Variables, variable: int) -> bool:
         if parents == best or self.error(parents, variable) <= self.resolution**2:
             return True
-        excess = self.residuals(parents)[:, variable] ** 2 - self.residuals(best)[:, variable] ** 2
+        excess = self.residuals(parents, variable) ** 2 - self.residuals(best, variable) ** 2
         return bool(excess.mean() <= self.error_tolerance * excess.std() / np.sqrt(len(excess)))
 
     def dependence(self, parents: Variables, variable: int, before: Variables) -> float:
@@ -127,14 +156,14 @@ class PlacementScorer:
     def _p_value(self, parents: Variables, variable: int, subset: Variables) -> float:
         key = (parents, variable, subset)
         if key not in self._p_values:
-            noise = self._kernel((parents, variable), self.residuals(parents)[:, variable])
+            noise = self._kernel((parents, variable), self.residuals(parents, variable))
             predecessors = self._kernel(subset, self.columns[:, sorted(subset)])
             self._p_values[key] = hsic_p_value(noise, predecessors)
         return self._p_values[key]
 
     def _kernel(self, key: object, points: np.ndarray) -> CentredKernel:
         if key not in self._kernels:
-            if len(self._kernels) >= MAX_KERNELS:
+            if len(self._kernels) >= self.max_kernels:
                 del self._kernels[next(iter(self._kernels))]
             self._kernels[key] = CentredKernel.from_kernel(gaussian_kernel(points))
         return self._kernels[key]

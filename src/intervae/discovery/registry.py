@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from intervae.discovery.base import Discovery, read_table
+from intervae.discovery.base import Discovery, read_table, require_continuous
 from intervae.discovery.causal_learn import causal_learn_ges, causal_learn_pc
 from intervae.discovery.dagma import dagma, dagma_mlp
+from intervae.discovery.direction_confidence import assess_directions
 from intervae.discovery.ges import ges, ges_generalised
 from intervae.discovery.independence import independence
+from intervae.discovery.knowledge import Knowledge
 from intervae.discovery.lagrangian import lagrangian
 from intervae.discovery.notears import notears, notears_mlp
 from intervae.errors import UsageError, unknown
@@ -71,6 +74,7 @@ def discover(
     names: Sequence[str] | None = None,
     kinds: Sequence[str] | None = None,
     seed: int = 0,
+    check_directions: bool | None = None,
     **settings: Any,
 ) -> Discovery:
     """Learn the causal graph of the columns of a table.
@@ -81,6 +85,9 @@ def discover(
         names: one per column; by default those of the DataFrame.
         kinds: "continuous", "binary" or "categorical" per column; inferred by default.
         seed: of the rows that are drawn and of initial weights.
+        check_directions: give `result.directions`, the calibrated confidence in the direction of
+            each edge, and a note for each open one; continuous columns only. By default for
+            "independence".
         settings: the method's own, such as samples=500, and knowledge= of required and forbidden
             edges and tiers.
     """
@@ -100,4 +107,13 @@ def discover(
         if name not in allowed:
             raise unknown(f"setting of {method!r}", name, allowed)
     columns, names, variable_kinds = read_table(table, names, kinds)
-    return METHODS[method](columns, names, variable_kinds, seed=seed, **settings)
+    result = METHODS[method](columns, names, variable_kinds, seed=seed, **settings)
+    if check_directions is None:
+        check_directions = method == "independence"
+    if not check_directions:
+        return result
+    require_continuous("check_directions", names, variable_kinds)
+    known = Knowledge.parse(settings.get("knowledge")).decided_edges(names)
+    directions = assess_directions(columns, result.graph, known=known, seed=seed)
+    open_notes = tuple(direction.note() for direction in directions if direction.is_open)
+    return replace(result, directions=directions, notes=(*result.notes, *open_notes))

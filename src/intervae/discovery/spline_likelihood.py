@@ -6,11 +6,10 @@ Shapes: N rows.
 from __future__ import annotations
 
 import numpy as np
-import torch
 from scipy.interpolate import CubicSpline
+from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
-from torch import Tensor
 
 from intervae.discovery.design_matrix import one_hot
 
@@ -22,7 +21,7 @@ ROWS_PER_KNOT = 12  # at least, for finer knots
 SLOPE_KNOTS = (0.005, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 0.995)
 GRID = 201  # points at which S is integrated
 ROUGHNESS = 1e-3  # weight of the squared differences of log S' between knots
-LBFGS_STEPS = 60
+LBFGS_STEPS = 100
 LOG_TWO_PI_E = float(np.log(2 * np.pi) + 1)
 
 
@@ -57,50 +56,55 @@ def monotone_map_log_likelihood(t: np.ndarray, basis: np.ndarray) -> float:
     """Maximum log-likelihood of t (N,) over monotone maps S: S(t) = basis c + noise.
 
     max over S and c of sum_i log N(S(t_i); basis_i c, s^2) + log S'(t_i), for a basis (N, k).
-    A constant basis gives the likelihood of a free density. c and s have a closed form; S is
-    found by L-BFGS over log S' at its knots.
+    A constant basis gives the likelihood of a free density.
+    """
+    return fit_monotone_map(t, basis)[0]
+
+
+def fit_monotone_map(t: np.ndarray, basis: np.ndarray) -> tuple[float, np.ndarray]:
+    """Fit S(t) = basis c + noise over monotone maps S, for t (N,) and a basis (N, k).
+
+    c and s have a closed form. S is linear in its slopes on the grid, so the residual variance is
+    a quadratic form of them, and L-BFGS over log S' at the knots does not visit the rows.
+
+    Returns:
+        The maximum log-likelihood, and the residuals (N,).
     """
     grid = np.linspace(t.min(), t.max(), GRID)
     step = grid[1] - grid[0]
     knots = np.unique(np.quantile(t, SLOPE_KNOTS))
-    hats = torch.as_tensor(
-        np.stack([np.interp(grid, knots, row) for row in np.eye(len(knots))], axis=1)
-    )  # (GRID, knots)
-    cell = np.clip(((t - grid[0]) / step).astype(np.int64), 0, GRID - 2)
-    fraction, left = torch.as_tensor((t - grid[cell]) / step), torch.as_tensor(cell)
+    hats = np.stack([np.interp(grid, knots, row) for row in np.eye(len(knots))], axis=1)
+    left = np.clip(((t - grid[0]) / step).astype(np.int64), 0, GRID - 2)
+    fraction = ((t - grid[left]) / step)[:, None]
+
+    def interpolate(table: np.ndarray) -> np.ndarray:
+        return (1 - fraction) * table[left] + fraction * table[left + 1]
+
+    areas = np.tri(GRID, GRID - 1, -1) * (step / 2)  # trapezoids left of each grid point
+    integral = np.zeros((GRID, GRID))
+    integral[:, :-1] += areas
+    integral[:, 1:] += areas
+    mapped = interpolate(integral)  # (N, GRID), slopes on the grid to S
     vectors, singular_values, _ = np.linalg.svd(basis, full_matrices=False)
-    full_rank = singular_values > 1e-10 * singular_values[0]
-    span = torch.as_tensor(np.ascontiguousarray(vectors[:, full_rank]))
-    log_slopes = torch.zeros(len(knots), dtype=torch.float64, requires_grad=True)
+    span = vectors[:, singular_values > 1e-10 * singular_values[0]]
+    unexplained = mapped - span @ (span.T @ mapped)
+    form = unexplained.T @ unexplained / len(t)
+    jacobian = interpolate(hats).mean(axis=0)
+    roughness = ROUGHNESS / max(len(knots) - 1, 1)
 
-    def interpolate(values: Tensor) -> Tensor:
-        return torch.lerp(values[left], values[left + 1], fraction)
+    def loss(log_slopes: np.ndarray) -> tuple[float, np.ndarray]:
+        slope = np.exp(hats @ log_slopes)
+        product, change = form @ slope, np.diff(log_slopes)
+        variance = max(float(slope @ product), 1e-300)
+        value = 0.5 * (np.log(variance) + LOG_TWO_PI_E) - jacobian @ log_slopes
+        gradient = hats.T @ (slope * product) / variance - jacobian
+        gradient[1:] += 2 * roughness * change
+        gradient[:-1] -= 2 * roughness * change
+        return float(value + roughness * change @ change), gradient
 
-    def loss() -> Tensor:
-        log_slope = hats @ log_slopes
-        slope = log_slope.exp()
-        areas = (slope[1:] + slope[:-1]) * (step / 2)
-        mapped = interpolate(torch.cat([slope.new_zeros(1), areas.cumsum(0)]))
-        residual = mapped - span @ (span.T @ mapped)
-        roughness = ROUGHNESS * log_slopes.diff().square().sum() / max(len(knots) - 1, 1)
-        return (
-            0.5 * (residual.square().mean().log() + LOG_TWO_PI_E)
-            - interpolate(log_slope).mean()
-            + roughness
-        )
-
-    def closure() -> Tensor:
-        optimiser.zero_grad()
-        value = loss()
-        value.backward()
-        return value
-
-    with torch.enable_grad():
-        optimiser = torch.optim.LBFGS(
-            [log_slopes], max_iter=LBFGS_STEPS, line_search_fn="strong_wolfe"
-        )
-        optimiser.step(closure)
-        return -len(t) * float(loss().detach())
+    options = {"maxiter": LBFGS_STEPS, "ftol": 1e-12, "gtol": 1e-7}
+    fit = minimize(loss, np.zeros(len(knots)), jac=True, method="L-BFGS-B", options=options)
+    return -len(t) * float(fit.fun), unexplained @ np.exp(hats @ fit.x)
 
 
 # ---- regression ----------------------------------------------------------------------------------

@@ -98,6 +98,8 @@ def model_card(model: Model, config: dict[str, Any]) -> str:
             for a, b, w in model.graph.edges
         ]
         lines += ["", "Graph: " + (", ".join(edges) or "no edges") + "."]
+        if undirected:
+            lines += ["`a` -- `b`: the data leaves the direction open; the model uses a -> b."]
     lines += ["", "```python", "import intervae", "", 'model = intervae.load(".")']
     lines += [*example_calls(model), "```", ""]
     lines += ["Settings:", "", "```json", json.dumps(config["settings"], indent=2), "```", ""]

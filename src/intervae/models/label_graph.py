@@ -6,7 +6,13 @@ import numpy as np
 
 from intervae.causal.graph import CausalGraph
 from intervae.data import Dataset, Spec, Variable
-from intervae.discovery import MIN_ROWS, complete_rows, complete_rows_notes, discover_labels
+from intervae.discovery import (
+    MIN_ROWS,
+    Discovery,
+    complete_rows,
+    complete_rows_notes,
+    discover_labels,
+)
 from intervae.discovery.base import require_continuous
 from intervae.errors import DataError, abbreviate
 from intervae.notes import Note
@@ -72,13 +78,12 @@ def check_labels(data: Dataset, method: str) -> None:
         )
 
 
-def learn_graph(data: Dataset, method: str, seed: int) -> CausalGraph:
-    """Return the graph of the labels; columns that the method cannot use have no edges."""
+def learn_graph(data: Dataset, method: str, seed: int) -> Discovery | None:
+    """Learn the graph of the columns that the method can use; None with fewer than two."""
     columns = graph_columns(data.variables, method)
     if len(columns) < 2:
-        return CausalGraph.empty(data.names)
-    graph = discover_labels(data.select(columns), method, seed=seed).graph.to_acyclic()
-    return CausalGraph.from_edges(data.names, graph.edges)
+        return None
+    return discover_labels(data.select(columns), method, seed=seed)
 
 
 def graph_notes(data: Dataset, method: str) -> list[Note]:

@@ -44,6 +44,15 @@ def describe_model(model: Model) -> dict[str, Any]:
     }
 
 
+def describe_graph(model: Model) -> dict[str, Any]:
+    """Return the graph as JSON; an edge of unknown direction has "direction": "open"."""
+    document: dict[str, Any] = model.graph.to_json()
+    for edge in document["edges"]:
+        if (edge["from"], edge["to"]) in model.undirected_edges:
+            edge["direction"] = "open"
+    return document
+
+
 def save_model(model: Model, folder: Path, **run: Any) -> None:
     """Write the model.
 
@@ -56,7 +65,7 @@ def save_model(model: Model, folder: Path, **run: Any) -> None:
     }
     write_bytes(folder / "model.safetensors", save(tensors, metadata={"model": model.name}))
     if isinstance(model, HasGraph):
-        write_json(folder / "graph.json", model.graph.to_json())
+        write_json(folder / "graph.json", describe_graph(model))
     write_json(folder / "config.json", config)
     write_text(folder / "README.md", model_card(model, config))
 

@@ -30,6 +30,7 @@ from intervae.models.causal_vae.causal_layer import CausalLayer
 from intervae.models.causal_vae.labelled import LabelledConcepts
 from intervae.models.causal_vae.settings import CausalLayerSettings, LabelSettings
 from intervae.models.label_graph import graph_columns, no_edges_notes
+from intervae.models.open_directions import OpenDirections
 from intervae.models.phases import Phase, Terms
 from intervae.nets.likelihood import absolute_error
 from intervae.notes import Note
@@ -63,7 +64,7 @@ class CausalVAESettings(CausalLayerSettings, LabelSettings):
     )
 
 
-class CausalVAE(CausalLayer, LabelledConcepts):
+class CausalVAE(OpenDirections, CausalLayer, LabelledConcepts):
     """CausalVAE over the labelled variables of `spec`.
 
     Arguments:
@@ -106,6 +107,7 @@ class CausalVAE(CausalLayer, LabelledConcepts):
         self.make_adjacency()
         # weights of a known or discovered graph, as given or measured
         self.register_buffer("strength", torch.zeros(n, n))
+        self.make_open_directions()
         self.make_noise_bank()
         self.register_buffer(
             "is_binary", torch.tensor([v.kind == "binary" for v in self.spec.variables])
@@ -238,7 +240,9 @@ class CausalVAE(CausalLayer, LabelledConcepts):
         method, names = self.settings.graph, graph_columns(self.spec.variables, self.settings.graph)
         if len(names) < 2:
             return self.fix_edges(CausalGraph.empty(self.spec.names))
-        options = {"threshold": self.settings.edge_threshold} if method == "lagrangian" else {}
+        options: dict[str, Any] = (
+            {"threshold": self.settings.edge_threshold} if method == "lagrangian" else {}
+        )
         result = discover(
             data.select(names).train.labels.cpu().numpy(),
             method,
@@ -247,6 +251,7 @@ class CausalVAE(CausalLayer, LabelledConcepts):
             seed=seed,
             **options,
         )
+        self.store_directions(result)
         if len(names) == len(self.spec.names):
             self.graph_history = [{"adjacency": weights.tolist()} for weights in result.history]
         graph = CausalGraph.from_edges(self.spec.names, result.graph.edges)

@@ -30,6 +30,7 @@ from intervae.models.label_graph import (
     graph_notes,
     learn_graph,
 )
+from intervae.models.open_directions import OpenDirections
 from intervae.models.phases import Phase, Player, Terms
 from intervae.models.training_classes import all_classes, mark_classes
 from intervae.nets.picture_mechanism import SMALLEST_SIDE, PixelDistribution
@@ -37,7 +38,7 @@ from intervae.nets.pictures import build_picture_mechanism
 from intervae.notes import Note
 
 
-class DeepSCM(DeepSCMQueries):
+class DeepSCM(OpenDirections, DeepSCMQueries):
     """Deep structural causal model over the labelled variables of `spec` and the picture.
 
     Arguments:
@@ -81,6 +82,7 @@ class DeepSCM(DeepSCMQueries):
             hidden=settings.mechanism_hidden,
             depth=settings.mechanism_layers,
         )
+        self.make_open_directions()
         if self.known_graph is not None:
             self.variables.set_graph(self.known_graph)
         self.types = [self.variables.types[name] for name in spec.names]
@@ -196,7 +198,12 @@ class DeepSCM(DeepSCMQueries):
 
     def learn_graph(self, data: Dataset, seed: int) -> None:
         """Learn the edges from the training rows that have all labels."""
-        self.variables.set_graph(learn_graph(data, self.settings.graph, seed))
+        result = learn_graph(data, self.settings.graph, seed)
+        if result is None:
+            return self.variables.set_graph(CausalGraph.empty(data.names))
+        self.store_directions(result)
+        graph = result.graph.to_acyclic()
+        return self.variables.set_graph(CausalGraph.from_edges(data.names, graph.edges))
 
     def prepare_training(self, data: Dataset, seed: int) -> None:
         """Store the steps of the warm-up, and which classes of each variable occur in training."""
