@@ -6,7 +6,8 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,29 @@ def write_bytes(path: Path, content: bytes) -> None:
         if isinstance(error, OSError):
             raise cannot_write(path, error) from error
         raise
+
+
+def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
+    """Write a folder of files atomically; it replaces an earlier one as a whole.
+
+    The files go to a temporary folder beside it, which is then renamed.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    replaced = path.with_name(f".{path.name}.{os.getpid()}.old.tmp")
+    try:
+        temporary.mkdir(parents=True)
+        for name, content in files.items():
+            write_bytes(temporary / name, content)
+        if path.exists():
+            os.replace(path, replaced)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        if replaced.exists() and not path.exists():
+            os.replace(replaced, path)
+        for folder in (temporary, replaced):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def leftovers(folder: Path) -> list[Path]:
@@ -98,13 +122,21 @@ def cannot_write(path: Path, error: OSError) -> RunError:
     return RunError(f"{path} could not be written ({error.strerror or error}).")
 
 
+def parse_json(content: bytes, path: Path, what: str) -> Any:
+    """Parse JSON; `path` and `what` (its role) name it in the error."""
+    try:
+        return json.loads(content.decode("utf-8"))
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise RunError(f"{path} ({what}) cannot be read: {error}.") from None
+
+
 def read_json(path: Path, what: str) -> Any:
     """Parse a JSON file of a run; `what` names its role in the error."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_bytes(), path, what)
     except FileNotFoundError:
         raise RunError(
             f"{path.parent} has no {path.name} ({what}), so it is not a complete run folder."
         ) from None
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+    except OSError as error:
         raise RunError(f"{path} ({what}) cannot be read: {error}.") from None

@@ -22,10 +22,10 @@ def load_run(run: Path, device: str) -> Model:
 
 def open_run(run: Path, device: str) -> tuple[Model, Dataset]:
     """Return the model of a run and the data on which it was trained."""
-    from intervae.files import read_json
+    from intervae.models.storage import read_config
 
     model = load_run(run, device)
-    return model, load_run_data(run, read_json(run / "config.json", "the run's settings"), model)
+    return model, load_run_data(run, read_config(run), model)
 
 
 def load_run_data(run: Path, config: dict[str, Any], model: Model) -> Dataset:

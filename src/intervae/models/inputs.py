@@ -37,6 +37,8 @@ class InputChecks:
             (B, C, H, W), of clips (B, T, C, H, W).
         """
         tensor = as_tensor(images, "images")
+        if torch.compiler.is_compiling():  # a traced program checks no values
+            return tensor
         original_shape = tuple(tensor.shape)
         frames = self.spec.frames
         expected = self.spec.image_shape if frames is None else (frames, *self.spec.image_shape)
@@ -90,6 +92,8 @@ class InputChecks:
     def as_latents(self, latents: Any) -> Tensor:
         """Check latents (B, n, k) and return them on the device."""
         tensor = as_tensor(latents, "latents").to(self.device, torch.float32)
+        if torch.compiler.is_compiling():
+            return tensor
         n = len(self.latent_names)
         if tensor.ndim != 3 or tensor.shape[1] != n or not torch.isfinite(tensor).all():
             raise QueryError(
@@ -104,6 +108,8 @@ class InputChecks:
         A missing one is NaN, which only models with `accepts_missing_labels` take.
         """
         tensor = as_tensor(labels, "labels").to(self.device, torch.float32)
+        if torch.compiler.is_compiling():
+            return tensor
         tensor = tensor[None] if tensor.ndim == 1 else tensor
         expected = (n, len(self.spec.variables))
         if tuple(tensor.shape) != expected:

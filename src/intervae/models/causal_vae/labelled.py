@@ -108,7 +108,7 @@ class LabelledConcepts(ConceptModel):
             layered = isinstance(self.decoder, LayeredDecoder)
             return self.decoder(z.mean(-1)) if layered else super().paint(z)
         if rest is None:
-            rest = z.new_zeros(len(z), *self.rest_shape)
+            rest = z.new_zeros(z.shape[0], *self.rest_shape)
         if isinstance(self.decoder, LayeredDecoder):
             return self.decoder(z.mean(-1), self.rest_background(rest))
         return self.decoder(z.flatten(1), rest)
@@ -240,7 +240,8 @@ class LabelledConcepts(ConceptModel):
         """
         features = self.encoder(images)
         if self.label_head is not None:
-            zeros = torch.zeros(len(images), len(self.spec.variables) + 1, device=images.device)
+            shape = (images.shape[0], len(self.spec.variables) + 1)
+            zeros = torch.zeros(shape, device=images.device)
             mask = zeros[:, :1] if label_mask is None else label_mask
             u = zeros[:, 1:] if labels is None else self.spec.normalise(labels)
             features = self.label_head(torch.cat([features, u * mask, mask], dim=1))
@@ -266,9 +267,9 @@ class LabelledConcepts(ConceptModel):
         x = self.as_images(images)
 
         def means(chunk: Tensor, u: Tensor) -> Tensor:
-            return self.posterior(chunk, u, torch.ones(len(chunk), 1, device=chunk.device))[0]
+            return self.posterior(chunk, u, torch.ones(chunk.shape[0], 1, device=chunk.device))[0]
 
-        return self.endogenous(in_batches(means, x, self.as_labels(labels, len(x))))
+        return self.endogenous(in_batches(means, x, self.as_labels(labels, x.shape[0])))
 
     @torch.no_grad()
     def log_weights(
