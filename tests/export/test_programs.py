@@ -15,7 +15,7 @@ import torch
 from intervae.data import Dataset
 from intervae.errors import RunError, UsageError
 from intervae.export import export_run
-from intervae.export.programs import do_names, export_programs, queries
+from intervae.export.programs import EXTENSIONS, do_names, export_programs, queries
 from intervae.models import MODELS, Model
 from intervae.testing import ModelCase, ramps
 from quick_settings import QUICK
@@ -56,9 +56,7 @@ def assert_equal_to_model(model: Any, data: Dataset, load: Callable[[bytes], Run
     files, left_out = export_programs(model, to)
     assert not left_out
     assert ("counterfactual" in queries(model)) == (model.name in WITH_COUNTERFACTUAL)
-    programs = {
-        name: load(files[f"{name}.{'pt2' if to == 'torch' else 'onnx'}"]) for name in queries(model)
-    }
+    programs = {name: load(files[name + EXTENSIONS[to]]) for name in queries(model)}
     assert type(model) is MODELS[model.name]
     for rows in (1, 3, 7):
         index = torch.arange(rows) % len(data.test)
@@ -190,7 +188,7 @@ def test_folder_is_written_as_a_whole_or_not_at_all(
 
 def test_existing_paths_are_not_replaced_by_accident(run: Path, tmp_path: Path) -> None:
     export_run(run, "torch", tmp_path / "out")
-    with pytest.raises(RunError, match="exists.*overwrite"):
+    with pytest.raises(RunError, match=r"exists.*overwrite"):
         export_run(run, "torch", tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")

@@ -7,8 +7,10 @@ checks of inputs are not part of a program. manifest.json says what goes in and 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import json
+import logging
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -65,22 +67,21 @@ def export_programs(model: Model, to: str) -> tuple[dict[str, bytes], dict[str, 
         to: "torch" or "onnx".
     """
     model = model.cpu().eval()
+    if to == "onnx":
+        _check_onnx()
     files, programs, left_out = {}, {}, {}
     for name, query in queries(model).items():
+        file = name + EXTENSIONS[to]
         try:
-            traced = trace(model, query)
+            files[file] = to_bytes(trace(model, query), query, to)
         except QueryError as error:
             left_out[name] = str(error)
             continue
-        except Exception as error:  # whatever torch.export raises for code that it cannot trace
-            left_out[name] = (
-                f"torch.export cannot trace it ({type(error).__name__}: "
-                f"{str(error).partition(chr(10))[0][:160]})."
-            )
+        except Exception as error:  # whatever torch raises for code that it cannot trace
+            left_out[name] = f"torch cannot trace it ({type(error).__name__}: {_summary(error)})."
             continue
-        files[name + EXTENSIONS[to]] = to_bytes(traced, query, to)
         programs[name] = {
-            "file": name + EXTENSIONS[to],
+            "file": file,
             "inputs": [_describe(each) for each in query.inputs],
             "output": _describe(query.output),
         }
@@ -89,6 +90,13 @@ def export_programs(model: Model, to: str) -> tuple[dict[str, bytes], dict[str, 
     manifest = describe(model, to, programs, left_out)
     files[MANIFEST] = (json.dumps(manifest, indent=2) + "\n").encode()
     return files, left_out
+
+
+def _summary(error: Exception) -> str:
+    """Return the text of the first cause of an error, on one line."""
+    while error.__cause__ is not None and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    return " ".join(str(error).split())[:160]
 
 
 # ---- queries -----------------------------------------------------------------------------------
@@ -106,13 +114,12 @@ def queries(model: Model) -> dict[str, Query]:
     latents = TensorInput(
         "latents", tuple(model.encode(example, *row).shape[1:]), "float32", "one row per latent"
     )
-    shown = model.decode(model.encode(example, *row)).shape[1:]
+    shown = tuple(model.decode(model.encode(example, *row)).shape[1:])
+    pictures = images._replace(name="pictures")  # an input and an output of ONNX differ in name
     encode_inputs = (images, labels) if model.needs_labels else (images,)
     result = {
         "encode": Query(lambda net, *tensors: net.encode(*tensors), encode_inputs, latents),
-        "decode": Query(
-            lambda net, z: net.decode(z), (latents,), images._replace(shape=tuple(shown))
-        ),
+        "decode": Query(lambda net, z: net.decode(z), (latents,), pictures._replace(shape=shown)),
     }
     if isinstance(model, Counterfactual):
         n = (len(do_names(model)),)
@@ -122,7 +129,7 @@ def queries(model: Model) -> dict[str, Query]:
             TensorInput("mask", n, "bool", "true where do() sets the variable"),
             *((labels,) if model.counterfactual_takes_labels or model.needs_labels else ()),
         )
-        result["counterfactual"] = Query(_counterfactual, inputs, images)
+        result["counterfactual"] = Query(_counterfactual, inputs, pictures)
     return result
 
 
@@ -181,15 +188,18 @@ def to_bytes(program: torch.export.ExportedProgram, query: Query, to: str) -> by
     return buffer.getvalue()
 
 
-def _to_onnx(program: torch.export.ExportedProgram, query: Query) -> bytes:
-    """Return the ONNX model of a program; raise a UsageError without the packages for it."""
-    import importlib.util
-
+def _check_onnx() -> None:
+    """Raise a UsageError if a package that ONNX needs is missing."""
     missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(
             f"--to onnx needs the package {missing[0]}; install it with pip install intervae[onnx]."
         )
+
+
+def _to_onnx(program: torch.export.ExportedProgram, query: Query) -> bytes:
+    """Return the ONNX model of a program."""
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it names packages we do not use
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exported = torch.onnx.export(
