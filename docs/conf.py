@@ -52,18 +52,28 @@ def escape_docstring(
 ) -> None:
     """Turn a docstring of plain text into reStructuredText, in place.
 
-    `code` becomes ``code``; stars, bars and trailing underscores lose their meaning. An indented
-    block after a line that ends in a colon is literal, except for the sections of arguments.
+    `code` becomes ``code``; stars, bars and trailing underscores lose their meaning. What is
+    returned becomes a list. The sections of arguments are those of Google's style.
     """
     result: list[str] = []
+    in_returns = False
     for line in lines:
-        code = re.split(r"(`[^`]+`)", line)
-        text = "".join(
-            f"`{each}`" if each.startswith("`") and len(each) > 1 else _escape(each)
-            for each in code
-        )
-        result.append(text)
+        if re.match(r"Returns\b.*:$", line):
+            in_returns = True
+            result += [f"**Returns**{_escape(line.removeprefix('Returns'))}", ""]
+            continue
+        in_returns = in_returns and (not line or line.startswith(" "))
+        if in_returns:  # one item per line `name: meaning`, continued with a deeper indent
+            line = re.sub(r"^    (?=\w+: )", "- ", line)
+            in_list = any(each.startswith("- ") for each in result)
+            line = re.sub(r"^ {4,8}", "  " if in_list else "", line)
+        result.append("".join(map(_mark, re.split(r"(`[^`]+`)", line))))
     lines[:] = result
+
+
+def _mark(text: str) -> str:
+    is_code = text.startswith("`") and len(text) > 1
+    return f"`{text}`" if is_code else _escape(text)
 
 
 def _escape(text: str) -> str:

@@ -29,9 +29,7 @@ def cells(notebook: Path, kind: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore::UserWarning")  # hardly trained models
-def test_notebook_runs(
-    notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_notebook_runs(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     script = "\n".join("".join(cell["source"]) for cell in cells(notebook, "code"))

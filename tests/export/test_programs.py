@@ -39,7 +39,7 @@ def make_model(name: str) -> tuple[Model, Dataset]:
 
 def run_torch(content: bytes) -> Run:
     program = torch.export.load(io.BytesIO(content)).module()
-    return lambda *tensors: program(*tensors).detach().numpy()
+    return lambda *tensors: program(*tensors).numpy()
 
 
 def run_onnx(content: bytes) -> Run:
@@ -58,6 +58,7 @@ def assert_equal_to_model(model: Any, data: Dataset, load: Callable[[bytes], Run
     assert ("counterfactual" in queries(model)) == (model.name in WITH_COUNTERFACTUAL)
     programs = {name: load(files[name + EXTENSIONS[to]]) for name in queries(model)}
     assert type(model) is MODELS[model.name]
+    assert all(parameter.requires_grad for parameter in model.parameters())
     for rows in (1, 3, 7):
         index = torch.arange(rows) % len(data.test)
         images, labels = data.test.images[index].float() / 255, data.test.labels[index]

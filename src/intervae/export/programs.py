@@ -170,11 +170,15 @@ def _constants(model: Model) -> Iterator[None]:
     values = {name: getattr(model, name) for name in CONSTANTS if hasattr(cls, name)}
     if isinstance(model, Counterfactual):
         values["do_names"] = do_names(model)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     model.__class__ = type(cls.__name__, (cls,), values)
+    model.requires_grad_(False)  # a program is not trained
     try:
         yield
     finally:
         model.__class__ = cls
+        for parameter in trained:
+            parameter.requires_grad_(True)
 
 
 def to_bytes(program: torch.export.ExportedProgram, query: Query, to: str) -> bytes:
