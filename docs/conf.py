@@ -36,6 +36,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # the tests run the notebooks; the stored outputs are shown
 nb_merge_streams = True
+nb_output_stderr = "remove"  # progress of the training
 suppress_warnings = ["myst.header"]  # pages of results begin sections at any level
 
 # ---- docstrings --------------------------------------------------------------------------------
