@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: demo test slow lint install inventory clean
+.PHONY: demo test slow lint install inventory docs clean
 
 install: $(READY)
 
@@ -28,6 +28,12 @@ test: lint
 # Pages generated from the registries.
 inventory: $(READY)
 	$(BIN)/python docs/make_inventory.py
+
+# The documentation site, in build/site; any warning is an error.
+docs: $(READY)
+	$(BIN)/python -c "import furo, myst_nb" 2>/dev/null || $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	rm -rf build/site
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going -j 2 -c docs -d build/doctrees -b html . build/site
 
 # Minutes long: kill -9 and resume twenty times, and the like.
 slow: $(READY)

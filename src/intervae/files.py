@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -61,18 +61,25 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
         return file.read()
 
 
+def parse_json(content: bytes, path: Path, what: str) -> Any:
+    """Parse JSON; `path` and `what` (its role) name it in the error."""
+    try:
+        return json.loads(content.decode("utf-8"))
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise RunError(f"{path} ({what}) cannot be read: {error}.") from None
+
+
 def read_json(path: Path, what: str) -> Any:
     """Parse a JSON file of a run; `what` names its role in the error."""
     try:
-        return json.loads(read_text(path))
+        with open_regular(path) as file:
+            return parse_json(file.read(), path, what)
     except FileNotFoundError:
         raise RunError(
             f"{path.parent} has no {path.name} ({what}), so it is not a complete run folder."
         ) from None
     except OSError as error:
         raise RunError(f"{path} ({what}) cannot be read: {error.strerror or error}.") from None
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise RunError(f"{path} ({what}) cannot be read: {error}.") from None
 
 
 def as_path(value: Any, name: str) -> Path:
@@ -115,29 +122,43 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path` at the end, and is removed after an error.
 
-    So `path` is complete or does not exist. It may exist before as an empty folder.
+    So `path` is complete or does not exist. It may exist before as an empty folder, or as any
+    folder with `replace`, which is then replaced as a whole.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary, replaced = (
+        path.with_name(f".{path.name}.{os.getpid()}{s}.tmp") for s in ("", ".old")
+    )
     try:
-        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        if path.is_file() or (path.is_dir() and any(path.iterdir()) and not replace):
             what = "is a file" if path.is_file() else "is not empty"
             raise RunError(f"{path} {what}; choose another folder for the output.")
         temporary.mkdir(parents=True)
         yield temporary
+        if replace and path.exists():
+            os.replace(path, replaced)
         os.replace(temporary, path)
-    except BaseException as error:  # Ctrl-C included
-        shutil.rmtree(temporary, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise RunError(
                 f"no space left to write {path}, so nothing was written; free some space, or "
                 "choose another folder."
             ) from error
-        if isinstance(error, OSError):
-            raise cannot_write(path / "output", error) from error
-        raise
+        raise cannot_write(path / "output", error) from error
+    finally:  # after Ctrl-C too
+        if replaced.exists() and not path.exists():
+            os.replace(replaced, path)
+        for folder in (temporary, replaced):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
+    """Write a folder of files atomically; it replaces an earlier one as a whole."""
+    with new_folder(path, replace=True) as folder:
+        for name, content in files.items():
+            write_bytes(folder / name, content)
 
 
 def leftovers(folder: Path) -> list[Path]:

@@ -58,6 +58,9 @@ def act(
     for name, value in (do or {}).items():
         if name not in names:
             raise unknown("variable in do()", name, names, QueryError)
+        if isinstance(value, MaskedAction):
+            actions[name] = value
+            continue
         if isinstance(value, str):
             where = f"do({name}={value!r})"
             value = _parse_value(where, name, value, (categories or {}).get(name, ()))
@@ -165,6 +168,24 @@ class SoftAction:
             raise QueryError(f"the callable for {self.name!r} returned a value that is not finite.")
         keeps_gradients = isinstance(result, torch.Tensor) and result.shape == current.shape
         return _like(result if is_tensor and keeps_gradients else target, current)
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedAction:
+    """Set a variable where a mask is true; elsewhere it keeps the value that it would have had.
+
+    Nothing is checked, so that `torch.export` can trace it.
+
+    Arguments:
+        target: (B,) values to set.
+        mask: (B,) of bools.
+    """
+
+    target: torch.Tensor
+    mask: torch.Tensor
+
+    def __call__(self, current: torch.Tensor) -> torch.Tensor:
+        return torch.where(self.mask, self.target, current)
 
 
 def _as_array(value: Any) -> np.ndarray:

@@ -88,7 +88,7 @@ def kl_pushed_forward(
 
 def _total(terms: Tensor) -> Tensor:
     """Sum (B, ...) over all but the batch."""
-    return terms.reshape(len(terms), -1).sum(1)
+    return terms.reshape(terms.shape[0], -1).sum(1)
 
 
 def _tensor(value: Tensor | float, like: Tensor) -> Tensor:

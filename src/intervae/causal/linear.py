@@ -24,6 +24,8 @@ def to_endogenous(exogenous: Tensor, weights: Tensor) -> Tensor:
     system = structural_matrix(weights).to(exogenous.dtype)
     if exogenous.is_cuda:
         return inverse_and_log_det(system)[0] @ exogenous
+    if torch.compiler.is_compiling():  # ONNX has no solver
+        return eliminate(system)[0] @ exogenous
     columns = exogenous.movedim(-2, 0)  # (n, ..., k)
     solved = torch.linalg.solve_ex(system, columns.reshape(len(columns), -1)).result
     return solved.reshape(columns.shape).movedim(0, -2)

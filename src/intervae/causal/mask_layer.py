@@ -92,7 +92,7 @@ class MaskLayer(nn.Module):
         per_parent = first.reshape(len(edges), -1, self.k, first.shape[-1])
         masked = (edges[:, :, None, None] * per_parent).reshape(len(edges), self.n * self.k, -1)
         # (networks, B, n * k), without copies
-        inputs = z.reshape(len(z), -1).expand(len(edges), -1, -1)
+        inputs = z.reshape(z.shape[0], -1).expand(len(edges), -1, -1)
         out = torch.baddbmm(biases[0], inputs, masked)
         for weight, bias in zip(rest, biases[1:], strict=True):
             out = torch.baddbmm(bias, functional.elu(out), weight)

@@ -105,11 +105,14 @@ class StructuralCausalModel(nn.Module):
     def abduct(self, values: Tensor, generator: torch.Generator | None = None) -> Noises:
         """Return the noises of values (B, n): exact if continuous, else a draw given the class."""
         columns = self._by_name(values)
+        names = self.names
+        if torch.compiler.is_compiling():  # a traced program cannot draw; a root needs no noise
+            names = tuple(name for name in names if self.parents[name])
         return {
             name: self.mechanism(name).abduct(
-                columns[name], self._features(name, columns, len(values)), generator
+                columns[name], self._features(name, columns, values.shape[0]), generator
             )
-            for name in self.names
+            for name in names
         }
 
     def actions(self, do: Do | None) -> dict[str, Action]:
@@ -143,7 +146,7 @@ class StructuralCausalModel(nn.Module):
 
         def equation(name: str, values: Values) -> Tensor:
             noise = noises[name]
-            features = self._features(name, values, len(noise))
+            features = self._features(name, values, noise.shape[0])
             value = self.mechanism(name).predict(noise, features)
             if name not in before:
                 return value

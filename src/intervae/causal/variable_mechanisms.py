@@ -24,6 +24,7 @@ from intervae.causal.splines import (
     spline_knots,
 )
 from intervae.causal.variable_types import VariableType
+from intervae.errors import QueryError
 
 BOUND = 4.0  # half-width of the interval of a spline, in standard deviations
 LOG_SCALE_LIMIT = 7.0  # |log scale| of a flow; a deterministic variable has no finite density
@@ -249,6 +250,11 @@ def _draw(
     generator: torch.Generator | None,
 ) -> Tensor:
     """Draw on the generator's device, so that a CPU generator gives the same numbers on a GPU."""
+    if torch.compiler.is_compiling():
+        raise QueryError(
+            "the abduction of a binary, categorical or ordinal effect draws noise, which a traced "
+            "program cannot."
+        )
     device = like.device if generator is None else generator.device
     return source(shape, generator=generator, dtype=like.dtype, device=device).to(like.device)
 

@@ -20,7 +20,16 @@ import typer
 from rich.markup import escape
 
 import intervae
-from intervae.cli import attribute, discover, evaluate, intervene, output, reproduce, train
+from intervae.cli import (
+    attribute,
+    discover,
+    evaluate,
+    export,
+    intervene,
+    output,
+    reproduce,
+    train,
+)
 from intervae.cli.options import AsJson
 from intervae.cli.output import echo, err, print_rows
 from intervae.errors import DataWarning, IntervaeError
@@ -105,6 +114,7 @@ for command in (
     evaluate.graph,
     intervene.intervene,
     attribute.attribute,
+    export.export,
     reproduce.reproduce,
 ):
     app.command()(command)

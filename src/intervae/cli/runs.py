@@ -22,11 +22,10 @@ def load_run(run: Path, device: str) -> Model:
 
 def open_run(run: Path, device: str, where: str | None = None) -> tuple[Model, Dataset]:
     """Return the model of a run and the data on which it was trained, now at `where`."""
-    from intervae.files import read_json
+    from intervae.models.storage import read_config
 
     model = load_run(run, device)
-    config = read_json(run / "config.json", "the run's settings")
-    return model, load_run_data(run, config, model, where)
+    return model, load_run_data(run, read_config(run), model, where)
 
 
 def load_run_data(

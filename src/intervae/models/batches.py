@@ -18,7 +18,12 @@ QUERY_BATCH = 256  # samples per chunk of a query, which bounds its memory
 
 
 def in_batches(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """Apply `function` to QUERY_BATCH rows at a time and concatenate the results."""
+    """Apply `function` to QUERY_BATCH rows at a time and concatenate the results.
+
+    A traced program, whose number of rows is not known, has all rows in one chunk.
+    """
+    if torch.compiler.is_compiling():
+        return function(*tensors)
     chunks = zip(*(t.split(QUERY_BATCH) for t in tensors), strict=True)
     return torch.cat([function(*chunk) for chunk in chunks])
 

@@ -11,7 +11,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from intervae.causal.do import Action, Do, Equation, SoftAction, Values, abduct, act, predict
+from intervae.causal.do import (
+    Action,
+    Do,
+    Equation,
+    MaskedAction,
+    SoftAction,
+    Values,
+    abduct,
+    act,
+    predict,
+)
 from intervae.causal.graph import CausalGraph
 from intervae.data import Dataset, Variable
 from intervae.models.base import Model
@@ -155,6 +165,8 @@ class CausalModel(Model):
         target = self.from_units(index, action(value), latent)
         if isinstance(action, SoftAction):
             return latent + (target - self.from_units(index, value, latent))
+        if isinstance(action, MaskedAction):
+            return torch.where(action.mask[:, None], target, latent)
         return target
 
     # ---- figures ------------------------------------------------------------------------------

@@ -222,7 +222,7 @@ class InfoGAN(Model):
                 f"the codes of {self.name} have one dim each, not {codes.shape[2]}; "
                 "give them as (images, codes, 1)."
             )
-        noise = codes.new_zeros(len(codes), self.settings.noise)
+        noise = codes.new_zeros(codes.shape[0], self.settings.noise)
         return in_batches(self.generator, torch.cat([noise, codes[..., 0]], dim=1))
 
     @torch.no_grad()

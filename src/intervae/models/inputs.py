@@ -40,6 +40,8 @@ class InputChecks:
         Returns:
             (B, C, H, W), of clips (B, T, C, H, W).
         """
+        if torch.compiler.is_compiling():  # a traced program checks no values
+            return as_tensor(images, "images")
         frames = self.spec.frames
         tensor = as_tensor(self._read_pictures(images) if frames is None else images, "images")
         original_shape = tuple(tensor.shape)
@@ -118,6 +120,8 @@ class InputChecks:
     def as_latents(self, latents: Any) -> Tensor:
         """Check latents (B, n, k) and return them on the device."""
         tensor = as_tensor(latents, "latents").to(self.device, torch.float32)
+        if torch.compiler.is_compiling():
+            return tensor
         n = len(self.latent_names)
         if tensor.ndim != 3 or tensor.shape[1] != n or not torch.isfinite(tensor).all():
             raise QueryError(
@@ -132,6 +136,8 @@ class InputChecks:
         A missing one is NaN, which only models with `accepts_missing_labels` take.
         """
         tensor = as_tensor(labels, "labels").to(self.device, torch.float32)
+        if torch.compiler.is_compiling():
+            return tensor
         tensor = tensor[None] if tensor.ndim == 1 else tensor
         expected = (n, len(self.spec.variables))
         if tuple(tensor.shape) != expected:

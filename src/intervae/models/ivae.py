@@ -134,7 +134,7 @@ class IVAE(VAE):
         """
         if u is None or visible is None:
             u, visible = (
-                torch.zeros(len(images), size, device=images.device)
+                torch.zeros(images.shape[0], size, device=images.device)
                 for size in (self.label_bank.shape[-1], 1)
             )
         return self.as_gaussian(self.encoder(images, torch.cat([u * visible, visible], dim=1)))
@@ -173,7 +173,7 @@ class IVAE(VAE):
         """Return q(z | x, u), or q(z | x) if the encoder never got labels (label_dropout=1)."""
         visible = float(self.settings.label_dropout < 1)
         return self.posterior(
-            images, u, torch.full((len(images), 1), visible, device=images.device)
+            images, u, torch.full((images.shape[0], 1), visible, device=images.device)
         )
 
     @torch.no_grad()
@@ -184,7 +184,7 @@ class IVAE(VAE):
         """
         x = self.as_images(images)
         if labels is not None:
-            u = self.encode_labels(self.as_labels(labels, len(x)))
+            u = self.encode_labels(self.as_labels(labels, x.shape[0]))
             return in_batches(lambda *chunk: self.labelled_posterior(*chunk)[0], x, u)
         if self.needs_labels:
             raise QueryError(

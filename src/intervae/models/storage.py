@@ -12,13 +12,22 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 
 import intervae
 from intervae.causal.graph import CausalGraph
 from intervae.data import Spec
 from intervae.errors import IntervaeError, RunError, abbreviate
-from intervae.files import as_path, check_regular, read_json, write_bytes, write_json, write_text
+from intervae.files import (
+    as_path,
+    open_regular,
+    parse_json,
+    read_json,
+    write_bytes,
+    write_json,
+    write_text,
+)
+from intervae.models.archive import is_archive, read_archive
 from intervae.models.base import Model
 from intervae.models.capabilities import HasGraph
 from intervae.models.config_checks import check_config
@@ -28,6 +37,7 @@ from intervae.nets.stacked import Stacked
 from intervae.settings import upgrade_settings
 
 FORMAT = 1
+CONFIG = "the run's settings"  # what errors call config.json
 # errors of a network that is built from a damaged config
 DAMAGE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
@@ -73,15 +83,41 @@ def save_model(model: Model, folder: Path, **run: Any) -> None:
 def load_model(
     folder: str | Path, device: str | torch.device = "cpu", *, model: type[Model] | None = None
 ) -> Model:
-    """Load the model of a run folder, ready for queries.
+    """Load the model of a run folder, or of a zip of `intervae export`, ready for queries.
 
     Arguments:
+        folder: the run folder, or the zip.
         model: the class of the model, if it is not registered.
     """
     folder, device = as_path(folder, "folder"), choose_device(device)
-    check_run_folder(folder)
-    config = read_json(folder / "config.json", "the run's settings")
-    loaded = build_model(config, folder, model)
+    if is_archive(folder):
+        files = read_archive(folder)
+        config = parse_json(files["config.json"], folder / "config.json", CONFIG)
+        loaded = build_model(config, folder, model)
+        weights = files["model.safetensors"]
+    else:
+        loaded = build_model(read_config(folder), folder, model)
+        weights = _read_weights(folder)
+    path = folder / "model.safetensors"
+    try:
+        tensors = load(weights)
+    except SafetensorError as error:
+        raise RunError(f"{path} is not a readable safetensors file ({error}).") from None
+    load_tensors(loaded, tensors, path)
+    loaded.trained = True
+    return loaded.to(device).eval()
+
+
+def read_config(run: Path) -> Any:
+    """Return the parsed config.json of a run folder or of an exported zip."""
+    if is_archive(run):
+        return parse_json(read_archive(run)["config.json"], run / "config.json", CONFIG)
+    check_run_folder(run)
+    return read_json(run / "config.json", CONFIG)
+
+
+def _read_weights(folder: Path) -> bytes:
+    """Return the bytes of model.safetensors; raise a RunError if there is none."""
     path = folder / "model.safetensors"
     if not path.exists():
         hint = (
@@ -91,13 +127,10 @@ def load_model(
         )
         raise RunError(f"{folder} has no model.safetensors (the weights); {hint}.")
     try:
-        check_regular(path)
-        tensors = load_file(path)
-    except (SafetensorError, OSError) as error:
+        with open_regular(path) as file:
+            return file.read()
+    except OSError as error:
         raise RunError(f"{path} is not a readable safetensors file ({error}).") from None
-    load_tensors(loaded, tensors, path)
-    loaded.trained = True
-    return loaded.to(device).eval()
 
 
 def check_run_folder(folder: Path) -> None:

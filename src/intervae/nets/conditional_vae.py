@@ -76,6 +76,6 @@ class ConditionalVAE(PictureMechanism):
         generator: torch.Generator | None = None,
         temperature: float = 1.0,
     ) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
-        zeros = parents.new_zeros(len(parents), self.latents)
+        zeros = parents.new_zeros(parents.shape[0], self.latents)
         latents = (DiagonalGaussian(zeros, zeros).draw(temperature, generator),)
         return latents, *self.mean_scale(latents, parents)

@@ -135,7 +135,7 @@ class HierarchicalVAE(PictureMechanism):
         """Return m and s, each (B, C, H, W); `choose` returns the latent of every layer."""
         maps: Any = None
         for index, level in enumerate(self.decoder):
-            maps = level.start(maps, len(parents))
+            maps = level.start(maps, parents.shape[0])
             for layer in level.layers:
                 prior, features = layer.infer_prior(maps)
                 z = choose(index, layer, maps, prior)

@@ -175,7 +175,7 @@ class LayeredDecoder(nn.Module):
         rows = self.active[: self.single_count]
         if not rows:
             colours, height, width = self.image_shape
-            return variables.new_zeros(len(variables), 0, colours + 1, height * width)
+            return variables.new_zeros(variables.shape[0], 0, colours + 1, height * width)
         outputs = [
             self.singles[row](octaves(variables[:, row : row + 1])).flatten(2) for row in rows
         ]
@@ -190,7 +190,7 @@ class LayeredDecoder(nn.Module):
             layer, region = self.groups[row - self.variables], self.regions[row - self.variables]
             inputs, chunks = variables * self.members[row], [pixels]
             if not torch.is_grad_enabled():  # bounded memory for queries
-                chunks = list(pixels.split(max(1, MOST_POINTS // len(variables))))
+                chunks = list(pixels.split(max(1, MOST_POINTS // variables.shape[0])))
             output = torch.cat([layer(inputs, self.coordinates[chunk]) for chunk in chunks], dim=2)
             closed = torch.zeros_like(output[:, :, :1])
             closed[:, -1] = CLOSED
@@ -223,7 +223,7 @@ class LayeredDecoder(nn.Module):
         background = self.background.flatten(1) if background is None else background
         background = background if pixels is None else background[..., pixels]
         opacity = logits[:, :, -1]  # (B, L, P)
-        zero = opacity.new_zeros(len(opacity), 1, opacity.shape[2])
+        zero = opacity.new_zeros(opacity.shape[0], 1, opacity.shape[2])
         weights = torch.softmax(torch.cat([zero, opacity], dim=1), dim=1)
         colours = torch.sigmoid(logits[:, :, :-1])
         picture = weights[:, :1] * background + (weights[:, 1:, None] * colours).sum(1)
@@ -255,7 +255,7 @@ class LayeredDecoder(nn.Module):
         if self.active:
             flat = self.compose(self.layer_logits(variables), background=background).pixels
         else:
-            own = self.background.flatten(1).expand(len(variables), -1, -1)
+            own = self.background.flatten(1).expand(variables.shape[0], -1, -1)
             flat = own if background is None else background
         picture = flat.unflatten(2, self.image_shape[1:])
         return torch.logit(picture, DARKEST)

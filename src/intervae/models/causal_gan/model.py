@@ -201,7 +201,7 @@ class CausalGAN(Model):
                 f"the labels of {self.name} have one dim each, not {labels.shape[2]}; "
                 "give them as (images, labels, 1)."
             )
-        noise = labels.new_zeros(len(labels), self.settings.noise)
+        noise = labels.new_zeros(labels.shape[0], self.settings.noise)
         inputs = torch.cat([noise, label_inputs(labels[..., 0], self.is_binary)], dim=1)
         return in_batches(self.generator, inputs)
 

@@ -27,6 +27,8 @@ def as_clips(model: TemporalCausalPriorVAE, frames: Any) -> Tensor:
 def background_images(model: TemporalCausalPriorVAE, clips: Tensor, background: Any) -> Tensor:
     """Background images (B, C, H, W) of clips: `background`, checked, or the pixelwise median."""
     if background is None or model.settings.background == "median":
+        if torch.compiler.is_compiling():  # ONNX has no median
+            return clips.sort(dim=1).values[:, (clips.shape[1] - 1) // 2]
         return clips.median(dim=1).values
     images = _pixels(model, background, "backgrounds")
     images = images[None] if images.ndim == 3 else images

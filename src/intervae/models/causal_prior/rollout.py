@@ -35,7 +35,15 @@ def roll_out(
     _check_frames(do, clips.shape[1], steps)
     k, size = model.settings.latents, model.settings.background_size
     frames = clips.shape[1] + steps
-    sem = UnrolledSEM(model.sem, model.hard_edges, latents=k, frames=frames, background_size=size)
+    d = k * model.settings.window
+    sem = UnrolledSEM(
+        model.sem,
+        model.hard_edges,
+        model.graph.adjacency[:d, :d],
+        latents=k,
+        frames=frames,
+        background_size=size,
+    )
     means = in_batches(lambda chunk: model.posterior(chunk)[0], clips)  # (B, T k)
     codes = in_batches(model.background_encoder, background_images(model, clips, background))
     factual_names = sem.names[: means.shape[1]] + sem.names[frames * k :]

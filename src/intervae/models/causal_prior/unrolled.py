@@ -21,15 +21,23 @@ class UnrolledSEM:
     Arguments:
         sem: SEM over the latents of `window` frames, in the order of time.
         edges: (d, d) edges of the SEM, d = window * latents.
+        adjacency: (d, d) the same as an array, of which `graph` is made.
         latents: latents k of each frame.
         frames: frames of the unrolled clip.
         background_size: latents of the background, which have no causes.
     """
 
     def __init__(
-        self, sem: SEM, edges: Tensor, *, latents: int, frames: int, background_size: int
+        self,
+        sem: SEM,
+        edges: Tensor,
+        adjacency: np.ndarray,
+        *,
+        latents: int,
+        frames: int,
+        background_size: int,
     ) -> None:
-        self.sem, self.edges = sem, edges
+        self.sem, self.edges, self.adjacency = sem, edges, adjacency
         self.latents, self.frames = latents, frames
         self.window = len(edges) // latents
         self.names = tuple(f"z{t + 1}_{i}" for t in range(frames) for i in range(latents))
@@ -50,7 +58,7 @@ class UnrolledSEM:
     @cached_property
     def graph(self) -> CausalGraph:
         """Graph over `names`."""
-        k, edges = self.latents, self.edges.detach().cpu().double().numpy()
+        k, edges = self.latents, self.adjacency
         weights = np.zeros((len(self.names), len(self.names)))
         for t in range(1, self.frames):
             position = min(t, self.window - 1)

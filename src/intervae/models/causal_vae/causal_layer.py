@@ -93,9 +93,9 @@ class CausalLayer(ConceptModel):
 
     def mechanism(self, index: int, latents: Tensor) -> Tensor:
         """g_i of the parents in `graph`, (B, k); A_i^T z without a mask layer; 0 for a root."""
-        edges = self.graph_mask
-        if not bool(edges[:, index].any()):
+        if not self.graph.parents(self.latent_names[index]):
             return torch.zeros_like(latents[:, index])
+        edges = self.graph_mask
         if self.mechanisms is None:
             return torch.einsum("j,bjk->bk", self.weights[:, index] * edges[:, index], latents)
         return self.mechanisms.forward_one(index, latents, self.mask * edges)

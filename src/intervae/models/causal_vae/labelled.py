@@ -128,7 +128,8 @@ class LabelledConcepts(PaintedConcepts):
         """
         features = self.encoder(images)
         if self.label_head is not None:
-            zeros = torch.zeros(len(images), self.label_features + 1, device=images.device)
+            shape = (images.shape[0], self.label_features + 1)
+            zeros = torch.zeros(shape, device=images.device)
             mask = zeros[:, :1] if label_mask is None else label_mask
             u = zeros[:, 1:]
             if labels is not None:
@@ -156,9 +157,9 @@ class LabelledConcepts(PaintedConcepts):
         x = self.as_images(images)
 
         def means(chunk: Tensor, u: Tensor) -> Tensor:
-            return self.posterior(chunk, u, torch.ones(len(chunk), 1, device=chunk.device))[0]
+            return self.posterior(chunk, u, torch.ones(chunk.shape[0], 1, device=chunk.device))[0]
 
-        return self.endogenous(in_batches(means, x, self.as_labels(labels, len(x))))
+        return self.endogenous(in_batches(means, x, self.as_labels(labels, x.shape[0])))
 
     @torch.no_grad()
     def log_weights(

@@ -96,7 +96,7 @@ class PaintedConcepts(ConceptModel):
             layered = isinstance(self.decoder, LayeredDecoder)
             return self.decoder(z.mean(-1)) if layered else super().paint(z)
         if rest is None:
-            rest = z.new_zeros(len(z), *self.rest_shape)
+            rest = z.new_zeros(z.shape[0], *self.rest_shape)
         if isinstance(self.decoder, LayeredDecoder):
             return self.decoder(z.mean(-1), self.rest_background(rest))
         return self.decoder(z.flatten(1), rest)

@@ -46,7 +46,7 @@ def intervene(
 ) -> Tensor:
     """Latents (B, m, 1) under `do`; see `CMCL.intervene`."""
     z, graph, columns = model.as_latents(latents), model.graph, model.spec.names
-    table = None if labels is None else model.as_labels(labels, len(z))
+    table = None if labels is None else model.as_labels(labels, z.shape[0])
     keep_noise = table is not None if keep_noise is None else keep_noise
     if keep_noise and table is None:
         raise QueryError("keep_noise=True needs the labels of the images; give labels.")
@@ -60,10 +60,10 @@ def intervene(
         if name in held:
             return 0.0
         available = {node: value for node, value in values.items() if value is not None}
-        return _evaluate(model, name, available, len(z), edges)
+        return _evaluate(model, name, available, z.shape[0], edges)
 
     def on_unknown(action: Action, value: Tensor | None) -> Tensor:
-        return action(torch.zeros(len(z), device=model.device) if value is None else value)
+        return action(torch.zeros(z.shape[0], device=model.device) if value is None else value)
 
     noises = abduct(factual, mechanism) if keep_noise else {}
     actions = act(do, model.node_names, model.spec.categories)

@@ -244,8 +244,8 @@ class CMCLNetworks(Model):
             labels_visible: (B, 1) of 0 and 1; u is hidden in rows of 0.
         """
         if u is None or labels_visible is None:
-            u = torch.zeros(len(z0), self.owner.shape[1], device=z0.device)
-            labels_visible = torch.zeros(len(z0), 1, device=z0.device)
+            u = torch.zeros(z0.shape[0], self.owner.shape[1], device=z0.device)
+            labels_visible = torch.zeros(z0.shape[0], 1, device=z0.device)
         weights = self.posterior_nets.layer_weights[0]  # (m, m0 + 1 + P, hidden)
         unmasked = weights.shape[1] - u.shape[1]
         mask = functional.pad(self.pairing, (unmasked, 0), value=1.0)[..., None]
@@ -269,7 +269,7 @@ class CMCLNetworks(Model):
         if not self.settings.causal_module:
             return in_batches(lambda part: self.embed(part)[0], x)[..., None]
         if labels is not None:
-            u = self.inputs(self.as_labels(labels, len(x)))
+            u = self.inputs(self.as_labels(labels, x.shape[0]))
             return in_batches(
                 lambda x, u: self.posterior(self.embed(x)[0], u, self.labels_visible(u))[0], x, u
             )[..., None]

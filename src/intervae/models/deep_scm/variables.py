@@ -76,8 +76,8 @@ class GraphVariables(StructuralCausalModel):
     def median(self, name: str, values: Tensor) -> Tensor:
         """Return the median of a variable given its parents, or its most probable class, (B,)."""
         columns = dict(zip(self.names, values.unbind(1), strict=True))
-        noise = values.new_zeros(len(values), *self._noise_shape(name))
-        return self.mechanism(name).predict(noise, self._features(name, columns, len(values)))
+        noise = values.new_zeros(values.shape[0], *self._noise_shape(name))
+        return self.mechanism(name).predict(noise, self._features(name, columns, values.shape[0]))
 
     def pack(self, noises: Noises) -> Tensor:
         """Return noises as one tensor (B, n, k), filled up with 0."""
