@@ -152,6 +152,21 @@ class SoftAction:
         return _like(result if is_tensor and keeps_gradients else target, current)
 
 
+@dataclass(frozen=True)
+class LinearChange:
+    """The soft do() `factor * value + shift`, as `light+=5` and `light*=1.2` name it."""
+
+    factor: float = 1.0
+    shift: float = 0.0
+
+    def __call__(self, value: Any) -> Any:
+        return self.factor * value + self.shift
+
+    def __str__(self) -> str:
+        scaled = "v" if self.factor == 1 else f"{self.factor:g} v"
+        return scaled if not self.shift else f"{scaled} {'+-'[self.shift < 0]} {abs(self.shift):g}"
+
+
 def _as_array(value: Any) -> np.ndarray:
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().double()
@@ -195,23 +210,34 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def parse_do(texts: Iterable[str], categories: Categories | None = None) -> dict[str, float]:
-    """Parse `["light=40", "side=right"]` of the command line to a do() of numbers.
+def parse_do(
+    texts: Iterable[str], categories: Categories | None = None
+) -> dict[str, float | LinearChange]:
+    """Parse `["light=40", "side=right", "angle+=5"]` of the command line to a do().
 
-    A category becomes its code.
+    A category becomes its code; `+=`, `-=` and `*=` are soft.
     """
-    do: dict[str, float] = {}
+    do: dict[str, float | LinearChange] = {}
     for text in texts:
-        name, equals, value = (part.strip() for part in text.partition("="))
+        left, equals, value = (part.strip() for part in text.partition("="))
+        operator = left[-1:] if left[-1:] in ("+", "-", "*") else ""
+        name = left.removesuffix(operator).rstrip()
         if not equals or not name:
             raise QueryError(f"--do {text!r} is not of the form name=value, such as --do light=40.")
+        words = () if operator else (categories or {}).get(name, ())
         try:
-            number = float(_code(name, value, (categories or {}).get(name, ())))
+            number = float(_code(name, value, words))
         except ValueError:
             raise QueryError(f"--do {text!r}: {value!r} is not a number.") from None
         if not math.isfinite(number):
             raise QueryError(f"--do {text!r}: the value must be finite.")
         if name in do:
             raise QueryError(f"--do names {name!r} twice; give each variable once.")
-        do[name] = number
+        do[name] = _change(operator, number) if operator else number
     return do
+
+
+def _change(operator: str, number: float) -> LinearChange:
+    if operator == "*":
+        return LinearChange(factor=number)
+    return LinearChange(shift=-number if operator == "-" else number)

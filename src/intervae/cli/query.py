@@ -35,7 +35,8 @@ def intervene(
         list[str] | None,
         typer.Option(
             "--do",
-            help="NAME=VALUE in the variable's own units, or a category; may be repeated.",
+            help="NAME=VALUE in the variable's own units, or a category; NAME+=VALUE and "
+            "NAME*=VALUE change the present value; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -118,7 +119,7 @@ def _open_input(run: Path, image: Path | None, index: int, device: str) -> Input
     return Input(model, sample.images.numpy(), options)
 
 
-def _intervention_notes(model: Model, do: dict[str, float], change: float | None) -> list[str]:
+def _intervention_notes(model: Model, do: dict[str, Any], change: float | None) -> list[str]:
     """Return notes on values outside the training data and on interventions without effect."""
     if change == 0:
         return [
@@ -127,7 +128,7 @@ def _intervention_notes(model: Model, do: dict[str, float], change: float | None
         ]
     notes = []
     for name, value in do.items():
-        if name not in model.spec.names:
+        if name not in model.spec.names or callable(value):
             continue
         warning = model.spec.variable(name).range_warning(value)
         if warning:
@@ -135,18 +136,16 @@ def _intervention_notes(model: Model, do: dict[str, float], change: float | None
     return notes
 
 
-def _draw_counterfactual(path: Path, query: Input, do: dict[str, float], after: Tensor) -> None:
+def _draw_counterfactual(path: Path, query: Input, do: dict[str, Any], after: Tensor) -> None:
     """Draw the original beside the counterfactual; for clips, also the prediction without do()."""
     from intervae import figures
 
     model, images, options = query
     texts = []
     for name, value in do.items():
-        shown = (
-            model.spec.variable(name).format_value(value)
-            if name in model.spec.names
-            else f"{value:g}"
-        )
+        shown = str(value) if callable(value) else f"{value:g}"
+        if name in model.spec.names and not callable(value):
+            shown = model.spec.variable(name).format_value(value)
         texts.append(f"do({name} = {shown})")
     title = ", ".join(texts)
     if model.spec.frames is None:
@@ -162,7 +161,7 @@ def _draw_counterfactual(path: Path, query: Input, do: dict[str, float], after: 
     figures.clip_rows(path, rows, heads=heads, pairs=3)
 
 
-def _latent_values(query: Input, do: dict[str, float]) -> list[dict[str, float]]:
+def _latent_values(query: Input, do: dict[str, Any]) -> list[dict[str, float]]:
     """Return the variables before and after do(), in their own units.
 
     For clips these are the variables of every frame, also of the predicted ones.
@@ -180,20 +179,6 @@ def _latent_values(query: Input, do: dict[str, float]) -> list[dict[str, float]]
 
 
 # ---- attribute ----------------------------------------------------------------------------------
-BAD_FIT = (
-    "the best action explains these images less well than nearly all of its own pairs; more than "
-    "one step may lie between them, or a file was made in another way than the training images."
-)
-DOUBTFUL = {  # what explains the pair best, if no action does -> the note
-    "same codes": "the model sees no difference between the two images (they have the same "
-    "codes), so the probabilities are meaningless.",
-    "no action": "the two images fit better to nothing having been done than to any action; do "
-    "not trust the probabilities.",
-    "unrelated": "the second image fits better to an unrelated image than to any action; do not "
-    "trust the probabilities.",
-}
-
-
 def attribute(
     run: Run,
     before: Annotated[
@@ -206,17 +191,17 @@ def attribute(
     as_json: AsJson = False,
 ) -> None:
     """List the actions that may have turned one image into another, with their probabilities."""
+    from intervae.models.ct_vae.explanations import doubt
+
     model: Any = load_run(run, device)
     images = read_input_images(model, before, after)
     probabilities = model.attribute(images[:1], images[1:])[0].tolist()
     scores = model.explain(images[:1], images[1:])
     (best,) = model.best_explanation(images[:1], images[1:])
+    doubtful = doubt(best)
+    print_notes([doubtful] if doubtful else [], err)
     unusual = best == "unusual action"
     best = "action" if unusual else best
-    if best in DOUBTFUL:
-        print_notes([DOUBTFUL[best]], err)
-    elif unusual:
-        print_notes([BAD_FIT], err)
     ranked = sorted(
         zip(probabilities, scores.actions[0].tolist(), model.spec.actions, strict=True),
         reverse=True,
@@ -233,6 +218,6 @@ def attribute(
         }
         for probability, score, name in ranked
     ]
-    if best in DOUBTFUL and not as_json:  # repeats the note, which goes to standard error
+    if best != "action" and not as_json:  # repeats the note, which goes to standard error
         echo(f"explained best by: {best}; if it was one of the actions:")
     print_rows(rows, ("action", "probability"), as_json)
