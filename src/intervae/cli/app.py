@@ -19,7 +19,7 @@ import typer
 from rich.markup import escape
 
 import intervae
-from intervae.cli import discover, evaluate, output, query, reproduce, train
+from intervae.cli import discover, evaluate, output, query, reproduce, serve, train
 from intervae.cli.options import AsJson
 from intervae.cli.output import echo, err, print_rows
 from intervae.errors import DataWarning, IntervaeError
@@ -102,6 +102,7 @@ for command in (
     evaluate.graph,
     query.intervene,
     query.attribute,
+    serve.serve,
     reproduce.reproduce,
 ):
     app.command()(command)
