@@ -60,7 +60,7 @@
         h("header", {}, h("h2", { text: "Act" }), h("p", { text: "the picture after an action; below it, what changed" })),
         h("div", { class: "stack" }, h("div", { class: "chips", role: "group", "aria-label": "Action" }, chips),
           h("label", { class: "row small" }, "Times", times, shown), message, film,
-          h("div", {}, page.mapScale("", ["darker", "brighter"]), h("span", { class: "small faint", text: " change: blue darker, red brighter" })))),
+          h("p", { class: "small faint", text: "Change: blue is darker, red is brighter." }))),
       repeat.element);
     return {
       element,

@@ -22,9 +22,9 @@
       const table = h("div", { class: "scroll" });
       const values = h("section", { class: "card", hidden: true, "aria-label": "Values" }, h("header", {}, h("h2", { text: "Variables that change" })), table);
       const repeat = page.repeatCard();
-      const element = h("div", { class: "columns" }, inspector.element,
+      const element = h("div", { class: inspector.wide ? "columns wide" : "columns" }, inspector.element,
         h("div", { class: "stack" }, picker.element,
-          h("section", { class: "card", "aria-label": "Clip" },
+          h("section", { class: "card pictures", "aria-label": "Clip" },
             h("header", {}, heading, page.api.exported ? null : h("label", { class: "row small push" }, "Extrapolate", steps, "frames")), notes, players,
             h("div", { class: "row player" }, play, slider, where)),
           h("section", { class: "card", "aria-label": "Frames" }, h("header", {}, h("h2", { text: "Frames" }),

@@ -18,8 +18,8 @@
       const table = h("div", { class: "scroll" });
       const notes = h("div", { class: "notices" });
       const repeat = page.repeatCard();
-      const pictures = h("section", { class: "card", "aria-label": "Over the runs" }, h("header", {}, heading), notes, top);
-      const element = h("div", { class: "columns" }, inspector.element,
+      const pictures = h("section", { class: "card pictures", "aria-label": "Over the runs" }, h("header", {}, heading), notes, top);
+      const element = h("div", { class: inspector.wide ? "columns wide" : "columns" }, inspector.element,
         h("div", { class: "stack" }, picker.element,
           h("section", { class: "card", "aria-label": "Runs" }, h("header", {}, h("h2", { text: "Runs" })),
             h("div", { class: "row checks" }, boxes.map((box, k) => h("label", {}, box, " ", others[k].name,
@@ -60,8 +60,8 @@
         page.replace(top, figure("Factual", "factual", answer.factual, { below: page.pictureText(state) }),
           answer.truth ? figure("Truth", "truth", answer.truth) : null,
           answer.mean ? figure("Mean of the runs", "do", answer.mean) : null,
-          answer.std ? figure("Uncertainty", "spread", answer.std, { note: "std over runs", alt: "Standard deviation over the runs, per pixel",
-            below: h("span", {}, page.mapScale(answer.std_max, [], "spread"), ` mean ${page.number(answer.std_mean, 4)}`) }) : null);
+          answer.std ? figure("Uncertainty", "spread", answer.std, { note: `std, mean ${page.number(answer.std_mean, 4)}`, alt: "Standard deviation over the runs, per pixel",
+            below: page.mapScale(answer.std_max, [], "spread") }) : null);
         page.replace(answers, answer.answers.map((each) => {
           const own = selected.find((one) => one.id === each.run);
           return figure(own ? own.name : String(each.run), "do", each.counterfactual, {

@@ -4,6 +4,7 @@
 
 (() => {
   const { h } = page;
+  const WIDEST = 420; // pixels of a graph that fits beside the pictures; a wider one is above them
   const BEYOND = 0.25; // of the training range that a slider goes beyond it on either side
 
   /* One variable's control. Returns {element, update(setting, present, warning)}. */
@@ -11,6 +12,7 @@
     const decimals = page.decimals(variable.high - variable.low);
     const grid = page.api.exported ? (page.api.grid[run.id] || {})[variable.name] || [] : null;
     const name = variable.name;
+    const word = (code) => variable.categories[code] ?? String(code);
     let sliding = false;
     let present = null;
 
@@ -112,8 +114,6 @@
       };
     }
 
-    const word = (code) => variable.categories[code] ?? String(code);
-
     function binary() {
       const group = `switch-${run.id}-${name}`;
       const codes = variable.codes.length ? variable.codes : [0, 1];
@@ -191,14 +191,14 @@
       h("button", { class: "chip", text: variable.name, on: { click: () => choose(variable.name) } }));
 
     const compared = run.graph?.compared ? legendCompared(run.graph) : null;
-    const graphCard = h("section", { class: "card", "aria-label": "Graph" },
+    const graphCard = h("section", { class: "card graph-card", "aria-label": "Graph" },
       h("header", {}, h("h2", { text: graph ? "Causal graph" : "Variables" }), compared),
       graph ? h("div", { class: "graph-box" }, graph.element) : h("div", { class: "chips" }, chips),
       graph ? h("div", { class: "legend" },
         h("span", { class: "l-set" }, h("i"), "set by do()"),
         h("span", { class: "l-affected" }, h("i"), "affected"),
         h("span", { class: "l-cut" }, h("i"), "cut")) : null);
-    const doCard = h("section", { class: "card", "aria-label": "Interventions" },
+    const doCard = h("section", { class: "card do-card", "aria-label": "Interventions" },
       h("header", {}, h("h2", { text: "Interventions" }), resetAll), options.extra, hint, list,
       page.api.exported ? h("p", { class: "small faint",
         text: "This is an export: one variable at a time, at the values that were computed." }) : null);
@@ -229,7 +229,8 @@
     }
 
     return {
-      element: h("div", { class: "stack" }, graphCard, doCard),
+      element: h("div", { class: "stack inspector" }, graphCard, doCard),
+      wide: Boolean(run.graph && run.graph.width > WIDEST),
       update,
       /* presents: name -> value in the picture; warnings: name -> text of the server */
       inform(values, texts) {

@@ -7,13 +7,13 @@
 
   page.views.findings = {
     label: "Findings",
-    available: (run) => run.capabilities.includes("findings") || run.capabilities.includes("heat_map"),
+    available: (run) => run.capabilities.includes("findings"),
     create(run) {
       const table = h("div", { class: "scroll" });
       const message = h("p", { class: "small faint", text: "Measuring the links on resampled rows; this takes some seconds the first time." });
       const links = h("section", { class: "card", "aria-label": "Links" },
         h("header", {}, h("h2", { text: "Links between the table and the pictures" })), message, table);
-      const heat = run.capabilities.includes("heat_map") ? heatMaps(run) : null;
+      const heat = run.capabilities.includes("heat_map") ? page.heatMaps(run) : null;
       let loaded = false;
 
       async function load() {
@@ -31,7 +31,7 @@
       return {
         element: h("div", { class: "stack" }, links, heat?.element),
         update(state) {
-          if (!loaded && run.capabilities.includes("findings")) {
+          if (!loaded) {
             loaded = true;
             load();
           }
@@ -64,7 +64,8 @@
     });
   }
 
-  function heatMaps(run) {
+  /* Eight test pictures with what raises or lowers a latent. Returns {element, update}. */
+  page.heatMaps = (run) => {
     const select = h("select", { "aria-label": "Latent", on: { change: () => page.change({ latent: select.value }) } },
       run.latents.map((latent) => h("option", { value: latent.name, text: latent.name })));
     const signs = h("div", { class: "segments", role: "group", "aria-label": "Direction" }, ["+", "\u2212"].map((text, k) =>
@@ -101,5 +102,5 @@
         ask(state, latent.name, sign);
       },
     };
-  }
+  };
 })();

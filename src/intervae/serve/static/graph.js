@@ -5,6 +5,15 @@
 (() => {
   const { svg } = page;
   const HEAD = 9; // pixels, length of an arrow head
+  const MOST_LABELS = 14; // edges up to which strengths are printed
+  const KINDS = new Set(["missing", "wrong", "reversed"]);
+
+  function title(edge) {
+    if (edge.kind === "missing") return `${edge.cause} causes ${edge.effect} in truth; the model has no such edge`;
+    const strength = edge.label ? `, strength ${edge.label}` : "";
+    const verdict = KINDS.has(edge.kind) ? ` (${edge.kind})` : "";
+    return `${edge.cause} ${edge.directed === false ? "is linked to" : "causes"} ${edge.effect}${strength}${verdict}`;
+  }
 
   /* Names reachable from `sources` along edges that are not cut by do(). */
   page.descendants = (edges, sources, hard) => {
@@ -25,14 +34,17 @@
      options: onChoose(name), settable(name). Returns {element, update}. */
   page.graphView = (graph, options) => {
     const root = svg("svg", {
-      class: graph.width > 520 ? "graph wide" : "graph",
+      class: "graph",
       viewBox: `0 0 ${graph.width} ${graph.height}`,
       width: graph.width,
       height: graph.height,
       role: "group",
       "aria-label": "Causal graph. Each variable is a button that opens its control.",
     });
-    const edges = graph.edges.map((edge) => drawEdge(root, edge));
+    const own = graph.edges.filter((edge) => edge.kind !== "missing"); // the model's edges
+    const labels = graph.edges.length <= MOST_LABELS;
+    const placed = []; // points of the printed strengths
+    const edges = graph.edges.map((edge) => drawEdge(root, edge, labels ? placed : null));
     const nodes = graph.nodes.map((node, index) => drawNode(root, node, index));
 
     function drawNode(parent, node, index) {
@@ -77,7 +89,7 @@
 
     /* state: chosen name, hard and soft names (sets) */
     function update({ chosen, hard, soft }) {
-      const lit = page.descendants(graph.edges, [...hard, ...soft], hard);
+      const lit = page.descendants(own, [...hard, ...soft], hard);
       for (const node of nodes) {
         const isSet = hard.has(node.name) || soft.has(node.name);
         const affected = !isSet && lit.has(node.name);
@@ -94,6 +106,7 @@
         node.group.setAttribute("aria-label", notes.filter(Boolean).join(", "));
       }
       for (const edge of edges) {
+        if (edge.kind === "missing") continue;
         const cut = hard.has(edge.effect);
         const from = hard.has(edge.cause) || soft.has(edge.cause) || lit.has(edge.cause);
         edge.group.classList.toggle("cut", cut);
@@ -105,10 +118,10 @@
   };
 
   /* An edge with its arrow head, and the mark that do() cuts it. */
-  function drawEdge(root, edge) {
+  function drawEdge(root, edge, placed) {
     const line = svg("path", { class: "line", d: edge.path });
-    const group = svg("g", { class: "edge", "data-cause": edge.cause, "data-effect": edge.effect },
-      svg("title", { text: `${edge.cause} causes ${edge.effect}` }), line);
+    const group = svg("g", { class: `edge ${KINDS.has(edge.kind) ? edge.kind : ""}`, "data-cause": edge.cause, "data-effect": edge.effect },
+      svg("title", { text: title(edge) }), line);
     root.append(group);
     const length = line.getTotalLength ? line.getTotalLength() : 0;
     if (!length) return { ...edge, group };
@@ -120,7 +133,14 @@
         `${tip.x - HEAD * Math.cos(angle + turn)},${tip.y - HEAD * Math.sin(angle + turn)}`;
       group.append(svg("polygon", { class: "head", points: `${tip.x},${tip.y} ${corner(0.4)} ${corner(-0.4)}` }));
     }
-    const middle = line.getPointAtLength(length * 0.72);
+    if (placed && edge.label) {
+      const free = (point) => placed.every((other) => Math.abs(point.x - other.x) > 28 || Math.abs(point.y - other.y) > 13);
+      const points = [0.36, 0.24, 0.48, 0.14, 0.58].map((share) => line.getPointAtLength(length * share));
+      const at = points.find(free) || points[0];
+      placed.push(at);
+      group.append(svg("text", { class: "strength", x: at.x, y: at.y, text: edge.label }));
+    }
+    const middle = line.getPointAtLength(length * 0.68);
     group.append(
       svg("g", { class: "scissors" },
         svg("circle", { cx: middle.x, cy: middle.y, r: 7 }),

@@ -10,6 +10,7 @@
     create(run) {
       const parts = [
         run.capabilities.includes("traverse") ? traversePart(run) : null,
+        run.capabilities.includes("heat_map") && !run.capabilities.includes("findings") ? page.heatMaps(run) : null,
         run.capabilities.includes("sample") && !page.api.exported ? samplePart(run) : null,
       ].filter(Boolean);
       const picker = run.capabilities.includes("traverse") ? page.picker(run) : null;
@@ -45,11 +46,12 @@
         message.hidden = true;
         factual.show(page.png(answer.factual), { below: page.pictureText(state) });
         rebuilt.show(page.png(answer.reconstruction), { below: `${latent} = ${page.number(answer.value)}` });
-        player.load(answer.frames.map((frame, k) => ({ source: page.png(frame), text: page.number(answer.values[k], 2) })));
+        const decimals = page.decimals(Math.max(...answer.values) - Math.min(...answer.values));
+        player.load(answer.frames.map((frame, k) => ({ source: page.png(frame), text: page.number(answer.values[k], decimals) })));
         const nearest = answer.values.reduce((best, v, k) => (Math.abs(v - answer.value) < Math.abs(answer.values[best] - answer.value) ? k : best), 0);
         player.start(nearest);
         repeat.update({ code: answer.code, name: `${run.name} ${latent}`, json: { run: run.folder, ...answer },
-          figures: answer.frames.map((frame, k) => ({ title: `${latent} = ${page.number(answer.values[k], 2)}`, source: page.png(frame) })) });
+          figures: answer.frames.map((frame, k) => ({ title: `${latent} = ${page.number(answer.values[k], decimals)}`, source: page.png(frame) })) });
       } catch (error) {
         message.hidden = false;
         message.textContent = error.message;
@@ -59,7 +61,7 @@
       h("section", { class: "card", "aria-label": "Traversal" },
         h("header", {}, h("h2", { text: "Move one latent" }), select, dim, player.button),
         message,
-        h("div", { class: "figures three" }, factual.element, rebuilt.element,
+        h("div", { class: "figures three compact" }, factual.element, rebuilt.element,
           h("figure", { class: "figure do", "data-figure": "traversal" }, h("figcaption", {}, "Moved", h("small", {}, player.text)), player.picture,
             h("div", { class: "under" }, player.slider))),
         player.film),

@@ -67,7 +67,7 @@
         button.setAttribute("aria-pressed", String(Number(button.dataset.index) === chosen()));
       }
     }
-    const element = h("div", { class: "stack", hidden: true }, grid,
+    const element = h("div", { class: "browse", hidden: true }, grid,
       h("div", { class: "row" }, before, after, where), message);
     return {
       element,
@@ -139,7 +139,7 @@
     const name = h("span", { class: "small" });
     const back = h("button", { class: "plain", text: "Back to the test pictures", on: { click: () => choose(0) } });
     const own = h("div", { class: "row", hidden: true }, h("h2", { text: "Your picture" }), name, back);
-    const element = h("section", { class: "card stack", "aria-label": `Choice of the ${noun}` },
+    const element = h("section", { class: "card choice", "aria-label": `Choice of the ${noun}` },
       h("div", { class: "row" }, count ? row : h("h2", { text: "Your picture" }), own, canUpload ? h("div", { class: "push" }, upload, file) : null),
       run.pictures.error ? h("p", { class: "notice warn" },
         h("b", { text: "There are no test pictures." }), run.pictures.error,

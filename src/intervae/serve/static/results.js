@@ -46,6 +46,7 @@
     let known = null;
     let shown = null;
     let only = true;
+    let words = "";
 
     async function update(state) {
       try {
@@ -77,13 +78,22 @@
         draw();
       } } });
       const figures = h("div", { class: "result-figures" });
+      const numbers = h("div", { class: "scroll tall", tabindex: 0, role: "group", "aria-label": "Numbers" });
+      const fillNumbers = () => page.replace(numbers, pivot(shown, hasPaper && only, words));
+      const filter = h("input", { type: "search", placeholder: "Filter rows", "aria-label": "Filter rows", value: words,
+        on: { input: () => {
+          words = filter.value;
+          fillNumbers();
+        } } });
+      const csv = h("button", { text: "CSV", "aria-label": "Download the numbers as CSV", on: { click: () => saveCsv(shown) } });
+      fillNumbers();
       page.replace(detail,
         h("section", { class: "card", "aria-label": "Table" },
           h("header", {}, h("h2", { text: shown.title || shown.name }),
-            hasPaper ? h("label", { class: "row small push" }, toggle, "only what the paper reports") : null),
+            h("div", { class: "row push" }, hasPaper ? h("label", { class: "row small" }, toggle, "only what the paper reports") : null, filter, csv)),
           h("p", { class: "small faint facts" }, h("code", { text: shown.command || "" }),
             [shown.date, shown.hardware, shown.revision && `revision ${shown.revision}`].filter(Boolean).map((text) => h("span", { text }))),
-          h("div", { class: "scroll tall", tabindex: 0, role: "group", "aria-label": "Numbers" }, pivot(shown, hasPaper && only))),
+          numbers),
         shown.figures.length ? h("section", { class: "card", "aria-label": "Figures" }, h("header", {}, h("h2", { text: "Figures" })), figures) : null);
       const { id } = shown;
       for (const figure of shown.figures) {
@@ -99,7 +109,7 @@
   };
 
   /* One row per data set, model and variant; one column per metric: mean, spread, the paper's. */
-  function pivot(result, paperOnly) {
+  function pivot(result, paperOnly, words) {
     const wanted = (row) => !paperOnly || (row.paper !== null && row.paper !== undefined);
     const metrics = [...new Set(result.rows.filter(wanted).map((row) => row.metric))];
     const groups = new Map();
@@ -109,19 +119,32 @@
       if (!groups.has(key)) groups.set(key, { data: row.data, model: row.model, variant: row.variant, seeds: row.seeds, cells: {} });
       groups.get(key).cells[row.metric] = row;
     }
-    const rows = [...groups.values()].filter((group) => Object.values(group.cells).some(wanted));
+    const parts = words.toLowerCase().split(/\s+/).filter(Boolean);
+    const matches = (group) => parts.every((part) => `${group.data} ${group.model} ${group.variant}`.toLowerCase().includes(part));
+    const rows = [...groups.values()].filter((group) => Object.values(group.cells).some(wanted) && matches(group));
     const hasVariant = rows.some((row) => row.variant);
-    const words = [["Data", "data"], ["Model", "model"], ...(hasVariant ? [["Variant", "variant"]] : [])];
+    const names = [["Data", "data"], ["Model", "model"], ...(hasVariant ? [["Variant", "variant"]] : [])];
     return page.sortable({
       caption: result.name,
-      empty: "This table has no rows.",
+      empty: words ? "No row has these words." : "This table has no rows.",
       rows,
       columns: [
-        ...words.map(([name, key]) => ({ name, value: (row) => row[key], cell: (row) => row[key] || "" })),
+        ...names.map(([name, key]) => ({ name, value: (row) => row[key], cell: (row) => row[key] || "" })),
         ...metrics.map((metric) => ({ name: metric, number: true, value: (row) => row.cells[metric]?.mean, cell: (row) => cell(row.cells[metric]) })),
         { name: "Seeds", number: true, value: (row) => row.seeds, cell: (row) => String(row.seeds ?? "") },
       ],
     });
+  }
+
+  function saveCsv(result) {
+    const keys = ["data", "model", "variant", "metric", "mean", "std", "paper", "seeds"];
+    // a cell that a spreadsheet would take for a formula gets an apostrophe
+    const quote = (value) => {
+      const text = typeof value === "number" ? String(value) : String(value ?? "").replace(/^[=+\-@]/, "'$&");
+      return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    };
+    const lines = [keys, ...result.rows.map((row) => keys.map((key) => row[key]))].map((cells) => cells.map(quote).join(","));
+    page.downloadBlob(`${page.fileName(result.name)}.csv`, new Blob([lines.join("\n")], { type: "text/csv" }));
   }
 
   function cell(row) {

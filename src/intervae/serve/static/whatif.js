@@ -30,9 +30,11 @@
     };
   };
 
+  const round = (value) => page.number(Number(Number(value).toPrecision(2)));
+
   page.mapScale = (largest, words = ["darker", "brighter"], kind = "") =>
-    h("span", { class: `scale ${kind}` }, kind ? "0" : `\u2212${page.number(largest)}`, h("i", { "aria-hidden": "true" }),
-      kind ? page.number(largest) : `+${page.number(largest)}`,
+    h("span", { class: `scale ${kind}` }, kind ? "0" : `\u2212${round(largest)}`, h("i", { "aria-hidden": "true" }),
+      kind ? round(largest) : `+${round(largest)}`,
       h("span", { class: "offscreen", text: words.length ? `blue: ${words[0]}, red: ${words[1]}` : "" }));
 
   /* Rows of variables before and after do(). */
@@ -47,10 +49,10 @@
       const show = (number) => page.valueText(variable, number);
       return h("tr", { class: state, "data-variable": value.name },
         h("th", { scope: "row" }, value.name, state ? h("span", { class: "tag", text: state }) : null),
-        h("td", { class: "n", text: show(value.before) }),
-        h("td", { class: "n", text: show(value.after) }),
+        h("td", { class: "n", text: show(value.before ?? value.true_before) }),
+        h("td", { class: "n", text: show(value.after ?? (hard.has(value.name) ? doing[value.name] : null)) }),
         truth ? h("td", { class: "n", text: show(value.true_after) }) : null,
-        truth ? h("td", { class: "n", text: value.error === null ? "\u2013" : page.number(value.error) }) : null,
+        truth ? h("td", { class: "n", text: page.number(value.error, variable && page.decimals(variable.high - variable.low) + 1) }) : null,
         h("td", { class: "faint", text: value.unit || "" }));
     });
     const head = ["Variable", "In this picture", "Under do()", ...(truth ? ["Truth", "Error"] : []), "Unit"];
@@ -124,14 +126,15 @@
       const timing = h("span", { class: "small faint numeric" });
       const notes = h("div", { class: "notices" });
       const table = h("div", { class: "scroll" });
-      const pictures = h("section", { class: "card", "aria-label": "Pictures", "aria-live": "off" },
-        h("header", {}, heading, timing, h("div", { class: "push" }, against)), notes, grid);
+      const pictures = h("section", { class: "card pictures", "aria-label": "Pictures" },
+        h("header", {}, heading, timing), notes, grid,
+        h("div", { class: "foot" }, against, h("span", { class: "small faint", text: "blue: the model is darker, red: brighter" })));
       const values = h("section", { class: "card", "aria-label": "Values", hidden: true }, h("header", {}, h("h2", { text: "Variables" }),
         h("p", { text: "measured by the model" })), table);
       const strip = run.pictures.count ? stripCard(run) : null;
       const sweep = page.sweepCard(run);
       const repeat = page.repeatCard();
-      const element = h("div", { class: "columns" }, inspector.element,
+      const element = h("div", { class: inspector.wide ? "columns wide" : "columns" }, inspector.element,
         h("div", { class: "stack" }, picker.element, pictures, values, sweep.element, strip?.element, repeat.element));
       let shown = null; // {key, answer, state}
 
@@ -156,16 +159,16 @@
         const versusTruth = Boolean(one.truth) && state.map !== "factual";
         heading.textContent = text || "No intervention";
         page.replace(notes, (answer.notes || []).map((note) => h("p", { class: "notice warn", text: note })));
-        figures.factual.show(page.png(one.factual), { below: page.pictureText(state), alt: `Factual: ${page.pictureText(state)}` });
+        figures.factual.show(page.png(one.factual), { below: h("span", { class: "more", text: page.pictureText(state) }), alt: `Factual: ${page.pictureText(state)}` });
         figures.model.title(text ? "Model" : "Model, reconstruction");
         figures.model.show(page.png(one.counterfactual), {
           alt: `The model's picture under ${text || "no intervention"}`,
-          below: one.errors ? `pixel MAE ${page.number(one.errors.pixel_mae, 4)}` : "",
+          below: one.errors ? h("span", {}, h("span", { class: "more", text: "pixel " }), `MAE ${page.number(one.errors.pixel_mae, 4)}`) : "",
         });
         figures.truth.element.hidden = !hasTruth;
         figures.truth.show(page.png(one.truth), {
           why: one.truth_error || "The simulator's truth is known for test pictures only.",
-          below: one.errors ? `unchanged: MAE ${page.number(one.errors.identity_pixel_mae, 4)}` : "",
+          below: one.errors && text ? h("span", { class: "more", text: `unchanged picture ${page.number(one.errors.identity_pixel_mae, 4)}` }) : "",
         });
         figures.map.show(page.png(versusTruth ? one.difference : one.change), {
           below: page.mapScale(versusTruth ? one.difference_max : one.change_max),
