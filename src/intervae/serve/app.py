@@ -110,7 +110,9 @@ def _add_error_handlers(app: FastAPI) -> None:
     async def invalid(request: Request, error: Any) -> JSONResponse:
         first = error.errors()[0]
         where = ".".join(str(place)[:60] for place in first["loc"][1:5])
-        return error_response(422, f"{where or 'the request'}: {first['msg']}.")
+        return error_response(
+            422, f"{where or 'the request'}: {first['msg'].removeprefix('Value error, ')}."
+        )
 
     async def http(request: Request, error: Any) -> JSONResponse:
         return error_response(error.status_code, str(error.detail))

@@ -124,15 +124,19 @@ def has_truth(run: ServedRun) -> bool:
         data is not None
         and data.simulator is not None
         and "exogenous" in data.test.fields
-        and bool({v.name for v, _, _ in settable_variables(run)} & set(data.simulator.graph.names))
+        and bool(label_names(run) & set(data.simulator.graph.names))
     )
+
+
+def label_names(run: ServedRun) -> set[str]:
+    """Return the variables of do() that are labels of the data, not latents of the same name."""
+    return {variable.name for variable, is_label, _ in settable_variables(run) if is_label}
 
 
 # ---- variables ---------------------------------------------------------------------------------
 def settable_variables(run: ServedRun) -> list[tuple[Variable, bool, bool]]:
     """Return the variables that do() may set, whether each is a label, and has a known range."""
-    model = run.model
-    if not isinstance(model, Counterfactual):
+    if not isinstance(run.model, Counterfactual | HasGraph):
         return []
     if "settable" not in run.cache:
         run.cache["settable"] = _settable_variables(run)

@@ -93,7 +93,9 @@ def _uploads(model: Any, texts: Sequence[str]) -> InputPictures:
 # ---- do() --------------------------------------------------------------------------------------
 def read_do(run: ServedRun, do: Mapping[str, Any]) -> dict[str, float | LinearChange]:
     """Return do() of a request with codes for categories and `LinearChange` for soft entries."""
-    names = [variable.name for variable, _, _ in settable_variables(run)] or run.model.latent_names
+    names = [variable.name for variable, _, _ in settable_variables(run)]
+    if do and not names:
+        raise QueryError(f"{run.model.name} knows no causes, so it answers no do().")
     categories = run.model.spec.categories
     result: dict[str, float | LinearChange] = {}
     for name, value in do.items():

@@ -83,11 +83,11 @@ def cli_do(do: Mapping[str, float | LinearChange]) -> str:
     words = []
     for name, value in do.items():
         if not isinstance(value, LinearChange):
-            text = f"{name}={value!r}"
+            text = f"{name}={value:.10g}"
         elif value.factor != 1:
-            text = f"{name}*={value.factor!r}"
+            text = f"{name}*={value.factor:.10g}"
         else:
-            text = f"{name}+={value.shift!r}"
+            text = f"{name}+={value.shift:.10g}"
         words.append(f" --do {shlex.quote(text)}")
     return "".join(words)
 

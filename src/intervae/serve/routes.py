@@ -137,7 +137,8 @@ def query_routes(runs: ServedRuns) -> APIRouter:
     @router.get("/runs/{number}/findings")
     async def findings(number: Number) -> answers.FindingsAnswer:
         """Links between latents and columns; measured once, which takes seconds."""
-        return await _ask(runs, number, "latents", "findings")
+        run = find_run(runs, number)
+        return await run.ask(partial(_call, "latents", "findings", run), slow=True)
 
     @router.post("/runs/{number}/heat_map")
     async def heat_map(number: Number, request: schemas.HeatMapRequest) -> answers.HeatMapAnswer:

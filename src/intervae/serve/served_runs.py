@@ -7,6 +7,7 @@ before they are.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -60,6 +61,7 @@ class ServedRun:
         )
         self.cache: dict[str, Any] = {}  # answers that take seconds, such as findings
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"run-{number}")
+        self._slow_executor = ThreadPoolExecutor(1, thread_name_prefix=f"slow-{number}")
         self._waiting = 0
 
     @property
@@ -75,6 +77,7 @@ class ServedRun:
             if self.folder is not None:
                 self._load_folder(self.folder, device)
             self.description = describe_run(self)
+            self._executor.submit(self._warm_up)
         except IntervaeError as error:
             self._fail(str(error))
         except Exception as error:  # a damaged run must not stop the others
@@ -104,19 +107,36 @@ class ServedRun:
         if self.state == "failed":
             raise FailedRunError(self.description.error or "the run could not be loaded.")
 
-    async def ask(self, query: Callable[[], T]) -> T:
-        """Run a query after those that wait; raise a BusyError if they are too many."""
+    def _warm_up(self) -> None:
+        """Import the queries and compile what the first one would wait for."""
+        from intervae.serve import counterfactuals, latents  # noqa: F401
+        from intervae.serve.schemas import Picture, SweepRequest
+
+        names = [variable.name for variable in self.description.variables]
+        if "do" in self.description.capabilities and names and self.data is not None:
+            request = SweepRequest(picture=Picture(index=0), variable=names[0], count=2)
+            with contextlib.suppress(IntervaeError):  # asked again, it is an answer
+                counterfactuals.sweep(self, request)
+
+    async def ask(self, query: Callable[[], T], *, slow: bool = False) -> T:
+        """Run a query after those that wait; raise a BusyError if they are too many.
+
+        Arguments:
+            slow: whether it takes seconds; it then holds up other slow ones only.
+        """
         self.check_ready()
         if self._waiting >= QUEUE:
             raise BusyError(f"{self.description.name} has {QUEUE} queries to answer; try again.")
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, query)
+            executor = self._slow_executor if slow else self._executor
+            return await asyncio.get_running_loop().run_in_executor(executor, query)
         finally:
             self._waiting -= 1
 
     def close(self) -> None:
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._executor, self._slow_executor):
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 class ServedRuns:

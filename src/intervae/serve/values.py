@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from intervae.errors import IntervaeError
-from intervae.models.capabilities import Intervention, MeasuresVariables
+from intervae.models.capabilities import HasGraph, Intervention, MeasuresVariables
 from intervae.serve.answers import ValueAnswer
-from intervae.serve.describe import accepts, can, settable_variables
+from intervae.serve.describe import accepts, can, label_names, settable_variables
 from intervae.serve.inputs import InputPictures
 
 if TYPE_CHECKING:
@@ -52,17 +52,31 @@ def measure_values(run: ServedRun, pictures: InputPictures, do: Mapping[str, Any
             has_units = can(model, MeasuresVariables)
             value = model.to_units(i, z[:, i]) if has_units else z[:, i].mean(-1)
             table[name] = value.cpu().double().numpy()
-    for name, value in do.items():  # a column that is no latent: its label and what do() sets
-        if name in values.after:
-            continue
-        rows = len(latents)
-        column = np.full(rows, np.nan)
-        if pictures.rows is not None and name in model.spec.names:
-            column = pictures.rows.labels[:, model.spec.names.index(name)].double().cpu().numpy()
-        values.before[name] = column
-        target = value(column) if callable(value) else np.asarray(value, dtype=np.float64)
-        values.after[name] = np.broadcast_to(target, (rows,))
+    _add_columns(run, pictures, do, values, len(latents))
     return values
+
+
+def _add_columns(
+    run: ServedRun, pictures: InputPictures, do: Mapping[str, Any], values: Values, rows: int
+) -> None:
+    """Add the variables that are no latents, such as columns of a table.
+
+    Before do() they have their labels. An effect of what do() sets has no known value after it.
+    """
+    model = run.model
+    graph = model.graph if can(model, HasGraph) else None
+    effects = set() if graph is None else {d for name in do for d in graph.descendants(name)}
+    for variable, is_label, _ in settable_variables(run):
+        name = variable.name
+        if name in values.after or not is_label:
+            continue
+        column = np.full(rows, np.nan)
+        if pictures.rows is not None:
+            column = pictures.rows.labels[:, model.spec.names.index(name)].double().cpu().numpy()
+        after = np.full(rows, np.nan) if name in effects else column
+        if name in do:
+            after = do[name](column) if callable(do[name]) else np.asarray(do[name], dtype=float)
+        values.before[name], values.after[name] = column, np.broadcast_to(after, (rows,))
 
 
 def true_counterfactual(run: ServedRun, pictures: InputPictures, do: Mapping[str, Any]) -> Truth:
@@ -73,8 +87,9 @@ def true_counterfactual(run: ServedRun, pictures: InputPictures, do: Mapping[str
     if pictures.exogenous is None:
         return Truth(error="the true noises of this picture are not known.")
     simulator = data.simulator
+    labels = label_names(run)
     for name in do:
-        if name not in simulator.graph.names:
+        if name not in simulator.graph.names or name not in labels:
             return Truth(error=f"{name} is no variable of the simulator.")
         if name in simulator.without_true_image:
             return Truth(error=f"do({name}) has no unique true picture.")
@@ -86,14 +101,11 @@ def true_counterfactual(run: ServedRun, pictures: InputPictures, do: Mapping[str
         return Truth(error=str(error))
     if images.shape[1:] != tuple(pictures.images.shape[1:]):
         return Truth(error="the simulator draws pictures of another shape.")
-    names = [variable.name for variable in simulator.variables]
-    return Truth(
-        images,
-        Values(
-            dict(zip(names, before.T, strict=True)),
-            dict(zip(names, after.T, strict=True)),
-        ),
+    columns = {v.name: i for i, v in enumerate(simulator.variables) if v.name in labels}
+    true_before, true_after = (
+        {name: table[:, i] for name, i in columns.items()} for table in (before, after)
     )
+    return Truth(images, Values(true_before, true_after))
 
 
 def value_answers(run: ServedRun, i: int, values: Values, true_values: Values) -> list[ValueAnswer]:
