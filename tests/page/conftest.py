@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from intervae import load_data
 
 from command import ENVIRONMENT, PROGRAM, SMALL, intervae, make_folder, train_tiny
 
@@ -151,7 +154,7 @@ def serve() -> Iterator[Callable[..., Server]]:
 
     def start(*words: object) -> Server:
         process = subprocess.Popen(
-            [PROGRAM, "serve", *map(str, words), "--port", "0", "--no-open"],
+            [PROGRAM, "serve", *map(str, words), "--no-open"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -172,12 +175,25 @@ def serve() -> Iterator[Callable[..., Server]]:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
             process.wait(20)
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 @pytest.fixture(scope="session")
 def served(runs: dict[str, Path], serve: Callable[..., Server]) -> Server:
     """One server with all runs, in the order of `runs`."""
     return serve(*runs.values())
+
+
+@pytest.fixture(scope="session")
+def test_data(runs: dict[str, Path]) -> Callable[[str], Any]:
+    """`test_data("vae")`: the data that a run was trained on."""
+
+    def load(name: str) -> Any:
+        source = json.loads((runs[name] / "config.json").read_text())["data"]
+        return load_data(source["name"], **source["options"])
+
+    return load
 
 
 @pytest.fixture(scope="session")

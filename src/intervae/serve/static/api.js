@@ -139,7 +139,9 @@
       const grid = await load(`${kind}/${run}/${index}/${variable}`);
       const value = doing[variable];
       const code = typeof value === "string" ? category(run, variable, value) : value;
-      return grid.answers[nearest(grid.values, code)];
+      const found = grid.answers[nearest(grid.values, code)];
+      if (!found) throw new PageError(`The model gives no answer for ${variable} = ${page.number(code)}.`);
+      return found;
     }
     function category(run, variable, word) {
       const found = manifest.runs.find((each) => each.id === run);
@@ -161,18 +163,20 @@
       },
       sweep: async (run, { picture, variable }) => {
         const grid = await load(`do/${run}/${picture.index}/${variable}`);
-        const first = grid.answers.map((part) => part.answers[0]);
+        const known = grid.answers.flatMap((part, k) => (part ? [k] : [])); // null: the model refused the value
+        const values = known.map((k) => grid.values[k]);
+        const first = known.map((k) => grid.answers[k].answers[0]);
         const measured = {};
         first.forEach((part, k) => part.values.forEach((value) => {
           (measured[value.name] ||= [])[k] = value.after;
         }));
         return {
-          run, variable, values: grid.values, measured,
-          texts: first.map((part, k) => part.values.find((v) => v.name === variable)?.after_text ?? page.number(grid.values[k])),
+          run, variable, values, measured,
+          texts: first.map((part, k) => part.values.find((v) => v.name === variable)?.after_text ?? page.number(values[k])),
           frames: first.map((part) => part.counterfactual),
           truth: first.every((part) => part.truth) ? first.map((part) => part.truth) : null,
           pixel_mae: first.every((part) => part.errors) ? first.map((part) => part.errors.pixel_mae) : null,
-          code: grid.answers[0].code,
+          code: grid.answers[known[0]]?.code,
         };
       },
       act: async (run, { picture, action, times }) => {

@@ -81,7 +81,7 @@
         players.className = `figures ${["", "", "two", "three", ""][series.length] || ""}`;
         slider.max = length - 1;
         page.replace(rows, series.map(({ title, frames }) => [h("span", { class: "side", text: title }),
-          h("div", { class: "film" }, frames.map((frame, k) => h("figure", { "data-frame": k, class: k >= given ? "later" : "" },
+          h("div", { class: "film", "data-row": title }, frames.map((frame, k) => h("figure", { "data-frame": k, class: k >= given ? "later" : "" },
             h("img", { class: "picture", src: page.png(frame), alt: `${title}, frame ${k + 1}` }), k + 1)))]));
         show(Math.min(Number(slider.value), length - 1));
         const changed = answer.values.filter((value) => value.changed);

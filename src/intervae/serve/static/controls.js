@@ -46,12 +46,13 @@
         h("button", { type: "button", text: each === "set" ? "Set to" : "Shift by",
           on: { click: () => switchMode(each) } }));
       const range = variable.high - variable.low || 1;
+      const step = 10 ** -decimals;
 
       function limits() {
         if (grid) return [0, Math.max(0, grid.length - 1)];
-        return mode === "add"
-          ? [-range / 2, range / 2]
+        const [low, high] = mode === "add" ? [-range / 2, range / 2]
           : [variable.low - BEYOND * range, variable.high + BEYOND * range];
+        return [Math.floor(low / step) * step, Math.ceil(high / step) * step]; // values are multiples of the step
       }
       const place = (value) => {
         const [low, high] = grid ? [grid[0], grid[grid.length - 1]] : limits();
@@ -66,7 +67,7 @@
         else page.setDo(name, next === "add" ? { add: 0 } : Number((present ?? variable.mean).toFixed(decimals)));
       }
 
-      slider.addEventListener("input", () => slide(grid ? grid[Number(slider.value)] : wrap(Number(slider.value))));
+      slider.addEventListener("input", () => slide(grid ? grid[Number(slider.value)] : wrap(Number(Number(slider.value).toFixed(decimals)))));
       slider.addEventListener("change", settle);
       field.addEventListener("change", () => {
         if (field.value.trim() === "") page.setDo(name, null);
@@ -77,7 +78,7 @@
         if (setting !== undefined) mode = typeof setting === "object" ? "add" : "set";
         buttons.forEach((button, k) => button.setAttribute("aria-pressed", String((k === 1) === (mode === "add"))));
         const [low, high] = limits();
-        page.set(slider, { min: low, max: high, step: grid ? 1 : 10 ** -decimals });
+        page.set(slider, { min: low, max: high, step: grid ? 1 : step });
         const value = setting === undefined ? (mode === "add" ? 0 : present) : mode === "add" ? setting.add : setting;
         const index = grid && grid.length && value !== null
           ? grid.reduce((best, each, k) => (Math.abs(each - value) < Math.abs(grid[best] - value) ? k : best), 0) : 0;
@@ -123,8 +124,7 @@
       return {
         focus: () => inputs[0].focus(),
         update(setting) {
-          const shown = setting ?? (present === null ? null : Math.round(present));
-          inputs.forEach((input, k) => (input.checked = codes[k] === shown));
+          inputs.forEach((input, k) => (input.checked = codes[k] === setting));
           now.textContent = present === null ? "" : `now ${page.valueText(variable, Math.round(present))}`;
           return "";
         },

@@ -158,7 +158,8 @@
         const text = page.doText(run, state.do);
         const versusTruth = Boolean(one.truth) && state.map !== "factual";
         heading.textContent = text || "No intervention";
-        page.replace(notes, (answer.notes || []).map((note) => h("p", { class: "notice warn", text: note })));
+        const beside = Object.keys(answer.warnings || {}); // these stand beside the controls
+        page.replace(notes, (answer.notes || []).filter((note) => !beside.some((name) => note.startsWith(`${name}=`))).map((note) => h("p", { class: "notice warn", text: note })));
         figures.factual.show(page.png(one.factual), { below: h("span", { class: "more", text: page.pictureText(state) }), alt: `Factual: ${page.pictureText(state)}` });
         figures.model.title(text ? "Model" : "Model, reconstruction");
         figures.model.show(page.png(one.counterfactual), {
