@@ -35,7 +35,7 @@ def as_bytes(images: Any) -> np.ndarray:
     array = images.detach().cpu().numpy() if isinstance(images, Tensor) else np.asarray(images)
     if array.dtype == np.uint8:
         return array
-    return np.rint(np.clip(array, 0, 1) * 255).astype(np.uint8)
+    return np.rint(np.clip(np.nan_to_num(array), 0, 1) * 255).astype(np.uint8)
 
 
 def as_floats(images: Any) -> np.ndarray:
@@ -62,7 +62,7 @@ def signed_png(after: Any, before: Any) -> tuple[str, float]:
 
     Blue is darker, red brighter, white equal, as in the figures (`signed_change`).
     """
-    change = (as_floats(after) - as_floats(before)).mean(0)
+    change = np.nan_to_num(as_floats(after) - as_floats(before)).mean(0)
     largest = float(np.abs(change).max())
     codes = np.rint(127.5 + 127.5 * change / max(largest, 1e-9)).astype(np.uint8)
     return _encode(SIGNED[codes]), largest
