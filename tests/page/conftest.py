@@ -15,18 +15,19 @@ from typing import Any
 
 import pytest
 
-from intervae import load_data
-
 from command import ENVIRONMENT, PROGRAM, SMALL, intervae, make_folder, train_tiny
+from intervae import load_data
+from page_pictures import HOSTILE
 
-HOSTILE = "<img src=x onerror=alert(1)>"  # the name of a variable in the run `mine`
 CT_VAE = (
     "features=4 codes=8 blocks=1 width=8 heads=2 edge_width=4 transition_epochs=1 "
     "transition_batch=16 epochs=1 batch_size=16 patch=4 filters=8"
 )
 DEEP_SCM = "graph=empty channels=8,8 hidden=16 batch_size=16 epochs=1"
 CLIPS = "batch_size=32 widths=16 background_size=2 warm_up=4 refit_epochs=1 epochs=1"
-CMCL = "batch_size=32 latents=5 embedding=4 posterior_widths=8 prior_widths=8 graph_widths=4 epochs=1"
+CMCL = (
+    "batch_size=32 latents=5 embedding=4 posterior_widths=8 prior_widths=8 graph_widths=4 epochs=1"
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,9 @@ def train(out: Path, model: str, data: list[str], options: list[str]) -> Path:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Chromium of the system, driven by Playwright; skips with a reason where there is none."""
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    program = (
+        os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    )
     if program is None:
         pytest.skip("no Chromium here; `make page-test` says what to install")
     api = pytest.importorskip(
@@ -88,15 +91,17 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
         contexts.append(context)
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.on("request", watch)
         page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
         page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
         page.on(
             "console",
-            lambda message: problems.append(f"console: {message.text}")
-            if "Content Security Policy" in message.text
-            else None,
+            lambda message: (
+                problems.append(f"console: {message.text}")
+                if "Content Security Policy" in message.text
+                else None
+            ),
         )
         page.goto(address)
         return page
@@ -152,13 +157,13 @@ def serve() -> Iterator[Callable[..., Server]]:
     """`serve(run, ...)` starts the command and returns when the page can be fetched."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(*words: object) -> Server:
+    def start(*words: object, token: str = "") -> Server:
         process = subprocess.Popen(
             [PROGRAM, "serve", *map(str, words), "--no-open"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=ENVIRONMENT,
+            env={**ENVIRONMENT, **({"INTERVAE_TOKEN": token} if token else {})},
         )
         started.append(process)
         lines = []
@@ -210,5 +215,3 @@ def view(served: Server, open_page: Callable[..., Any]) -> Callable[..., Any]:
         return open_page(f"{served.address}&{state}", **options)
 
     return show
-
-

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,28 +11,10 @@ import pytest
 from PIL import Image
 
 import intervae
+from page_browser import as_pixels, pixels, source, wait
 
 View = Callable[..., Any]
 ROW = '[data-row="Model under do()"]'
-
-
-def pixels(address: str) -> np.ndarray:
-    data = base64.b64decode(address.partition("base64,")[2])
-    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
-
-
-def as_pixels(image: Any) -> np.ndarray:
-    """Return a picture (C, H, W) in [0, 1] as the page's PNG shows it, (H, W, 3)."""
-    array = np.rint(image.permute(1, 2, 0).numpy() * 255).astype(np.uint8)
-    return array if array.shape[2] == 3 else np.repeat(array, 3, axis=2)
-
-
-def source(page: Any, selector: str) -> str:
-    return str(page.locator(selector).first.get_attribute("src"))
-
-
-def wait(page: Any, condition: str, arg: Any = None) -> None:
-    page.wait_for_function(f"arg => {condition}", arg=arg)
 
 
 # ---- transitions --------------------------------------------------------------------------------
@@ -59,7 +39,7 @@ def test_attribute_lists_the_models_probabilities(
     page = view(f"run={number['ct-vae']}")
     page.wait_for_selector('[data-pair="1"]')
     page.click('[data-pair="1"]')
-    wait(page, "document.querySelector('[data-pair=\"1\"]').getAttribute('aria-pressed') === 'true'")
+    page.wait_for_selector('[data-pair="1"][aria-pressed=true]')
     model, data = intervae.load(runs["ct-vae"]), test_data("ct-vae")
     pairs = data.transitions.test
     before, after = (int(rows[1]) for rows in (pairs.before, pairs.after))
@@ -75,9 +55,7 @@ def test_attribute_lists_the_models_probabilities(
     assert page.locator(".bars .meter").count() == len(model.spec.actions)
 
 
-def test_attribute_of_two_uploads(
-    view: View, number: dict[str, int], tmp_path: Path
-) -> None:
+def test_attribute_of_two_uploads(view: View, number: dict[str, int], tmp_path: Path) -> None:
     page = view(f"run={number['ct-vae']}")
     page.wait_for_selector('[data-pair="0"] img')
     for side, k in (("before", 0), ("after", 1)):
@@ -128,7 +106,7 @@ def test_findings_and_heat_maps(view: View, number: dict[str, int]) -> None:
     page.select_option('[aria-label="Heat maps"] select', index=1)
     wait(
         page,
-        "document.querySelector('[aria-label=\"Heat maps\"] img[alt^=\"Heat map\"]').src !== arg",
+        'document.querySelector(\'[aria-label="Heat maps"] img[alt^="Heat map"]\').src !== arg',
         before,
     )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,8 @@ from PIL import Image
 
 import intervae
 from command import image_size
-from conftest import HOSTILE
+from page_browser import as_pixels, pixels, source, wait
+from page_pictures import HOSTILE
 
 MODEL = "[data-figure=do] img"
 LIGHT = 100.0
@@ -28,16 +27,6 @@ def wait_for_answer(page: Any) -> None:
         return key && JSON.stringify(JSON.parse(key)[1]) === JSON.stringify(page.state.do) &&
           JSON.parse(key)[0] === page.state.picture; }"""
     )
-
-
-def source(page: Any, selector: str = MODEL) -> str:
-    return str(page.get_attribute(selector, "src"))
-
-
-def pixels(address: str) -> np.ndarray:
-    """Return the pixels (H, W, 3) of a data: address."""
-    data = base64.b64decode(address.partition("base64,")[2])
-    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 
 
 def slide(page: Any, name: str, value: float) -> None:
@@ -63,15 +52,17 @@ def choose(page: Any, name: str) -> None:
 
 
 def test_sliding_a_node_shows_the_models_counterfactual(page: Any, runs: dict[str, Path]) -> None:
-    before = source(page)
+    before = source(page, MODEL)
     choose(page, "light")
     slide(page, "light", LIGHT)
-    after = source(page)
+    after = source(page, MODEL)
     assert after != before
-    model, data = intervae.load(runs["pendulum"]), intervae.load_data("pendulum", size=16, samples=96)
+    model, data = (
+        intervae.load(runs["pendulum"]),
+        intervae.load_data("pendulum", size=16, samples=96),
+    )
     expected = model.counterfactual(data.test.images[3:4], {"light": LIGHT})[0]
-    rounded = np.rint(expected.permute(1, 2, 0).numpy() * 255).astype(np.uint8)
-    np.testing.assert_array_equal(pixels(after), rounded)
+    np.testing.assert_array_equal(pixels(after), as_pixels(expected))
     truth, _ = data.simulator.counterfactual(
         data.test.fields["exogenous"][3:4], {"light": LIGHT}, size=16
     )
@@ -102,14 +93,16 @@ def test_set_node_cuts_its_causes_and_lights_its_descendants(page: Any) -> None:
     }
     assert edges == {("light", "shadow_length"), ("pendulum", "shadow_length")}
     assert cut.first.locator(".scissors circle").is_visible()
-    dashes = cut.first.locator("path.line").evaluate("line => getComputedStyle(line).strokeDasharray")
+    dashes = cut.first.locator("path.line").evaluate(
+        "line => getComputedStyle(line).strokeDasharray"
+    )
     assert dashes != "none"
     tag = page.inner_text('tr[data-variable="shadow_position"] .tag')
     assert tag == "affected"
 
 
 def test_several_do_soft_do_and_reset(page: Any) -> None:
-    unchanged = source(page)
+    unchanged = source(page, MODEL)
     choose(page, "light")
     slide(page, "light", LIGHT)
     choose(page, "pendulum")
@@ -125,7 +118,7 @@ def test_several_do_soft_do_and_reset(page: Any) -> None:
     assert page.evaluate("Object.keys(page.state.do)") == ["pendulum"]
     page.click('text="Reset all"')
     wait_for_answer(page)
-    assert source(page) == unchanged
+    assert source(page, MODEL) == unchanged
 
 
 def test_value_outside_the_training_range_warns_beside_the_control(page: Any) -> None:
@@ -139,16 +132,16 @@ def test_value_outside_the_training_range_warns_beside_the_control(page: Any) ->
 
 
 def test_back_and_forward_walk_through_the_interventions(page: Any) -> None:
-    first = source(page)
+    first = source(page, MODEL)
     choose(page, "light")
     slide(page, "light", LIGHT)
-    second = source(page)
+    second = source(page, MODEL)
     page.go_back()
     wait_for_answer(page)
-    assert source(page) == first
+    assert source(page, MODEL) == first
     page.go_forward()
     wait_for_answer(page)
-    assert source(page) == second
+    assert source(page, MODEL) == second
 
 
 def test_link_restores_the_view_without_the_token(page: Any, open_page: Any) -> None:
@@ -157,26 +150,24 @@ def test_link_restores_the_view_without_the_token(page: Any, open_page: Any) -> 
     page.click('text="Copy link"')
     link = page.evaluate("navigator.clipboard.readText()")
     assert "token" not in link
-    shown = source(page)
+    shown = source(page, MODEL)
     other = page.context.new_page()
     other.goto(link)
     wait_for_answer(other)
-    assert source(other) == shown
+    assert source(other, MODEL) == shown
 
 
 def test_code_of_the_view_is_copied_and_gives_the_same_picture(page: Any) -> None:
     choose(page, "light")
     slide(page, "light", LIGHT)
-    page.wait_for_function("() => document.querySelector('[data-code=python]').textContent.includes('100')")
+    wait(page, "document.querySelector('[data-code=python]').textContent.includes('100')")
     page.click('[aria-label="Copy the Python code"]')
     code = page.evaluate("navigator.clipboard.readText()")
     assert code.replace("\r\n", "\n") == page.text_content("[data-code=python]")
     assert "--do light=100" in page.text_content("[data-code=cli]")
     names: dict[str, Any] = {}
     exec(code, names)  # what a reader would paste
-    picture = next(v for k, v in names.items() if k in ("pictures", "picture", "after", "images_after"))
-    rounded = np.rint(picture[0].permute(1, 2, 0).numpy() * 255).astype(np.uint8)
-    np.testing.assert_array_equal(pixels(source(page)), rounded)
+    np.testing.assert_array_equal(pixels(source(page, MODEL)), as_pixels(names["pictures"][0]))
 
 
 def test_downloads_are_a_picture_and_the_answer(page: Any, tmp_path: Path) -> None:
@@ -192,12 +183,15 @@ def test_downloads_are_a_picture_and_the_answer(page: Any, tmp_path: Path) -> No
 
 
 def test_upload_is_asked_about_like_a_test_picture(page: Any, tmp_path: Path) -> None:
-    shown = source(page)
+    shown = source(page, MODEL)
     Image.fromarray(pixels(source(page, "[data-figure=factual] img"))).save(tmp_path / "own.png")
     page.set_input_files('[aria-label="Picture file"]', tmp_path / "own.png")
     page.wait_for_selector("text=own.png")
-    page.wait_for_function("() => JSON.parse(document.querySelector('.pictures .figures').dataset.shown)[0].length > 50")
-    np.testing.assert_array_equal(pixels(source(page)), pixels(shown))
+    wait(
+        page,
+        "JSON.parse(document.querySelector('.pictures .figures').dataset.shown)[0].length > 50",
+    )
+    np.testing.assert_array_equal(pixels(source(page, MODEL)), pixels(shown))
     assert "not known" in page.inner_text("[data-figure=truth] .missing")
     (tmp_path / "bad.png").write_bytes(b"not a picture at all, but long enough to be read")
     page.set_input_files('[aria-label="Picture file"]', tmp_path / "bad.png")
@@ -212,19 +206,14 @@ def test_thumbnails_sweep_and_strip(page: Any) -> None:
     assert page.evaluate("page.state.picture") == 5
     page.select_option('[aria-label="Variable of the sweep"]', "light")
     page.click('section[aria-label="Sweep"] button:has-text("Play")')
-    page.wait_for_function("() => document.querySelectorAll('[aria-label=\"Sweep\"] .film figure').length > 5")
+    wait(page, "document.querySelectorAll('[aria-label=\"Sweep\"] .film figure').length > 5")
     first = source(page, '[aria-label="Sweep"] .figure.do img')
-    page.wait_for_function(
-        "before => document.querySelector('[aria-label=\"Sweep\"] .figure.do img').src !== before",
-        arg=first,
-    )
-    page.wait_for_function("() => document.querySelectorAll('.strip img').length === 24")
+    wait(page, "document.querySelector('[aria-label=\"Sweep\"] .figure.do img').src !== arg", first)
+    wait(page, "document.querySelectorAll('.strip img').length === 24")
     choose(page, "light")
     before = source(page, '.strip img[alt^="Model"]')
     slide(page, "light", LIGHT)
-    page.wait_for_function(
-        "before => document.querySelector('.strip img[alt^=Model]').src !== before", arg=before
-    )
+    wait(page, "document.querySelector('.strip img[alt^=Model]').src !== arg", before)
 
 
 # ---- kinds of variables, and hostile names ------------------------------------------------------

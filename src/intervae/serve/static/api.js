@@ -109,14 +109,14 @@
 
   /* ---- static export ----------------------------------------------------------------------- */
   function exported(manifest) {
-    const received = new Map();
-    const waiting = new Map();
-    manifest.receive = (key, value) => {
-      received.set(key, value);
-      waiting.get(key)?.(value);
-    };
+    const loads = new Map(); // key -> promise of its value
+    const waiting = new Map(); // key -> function that resolves the promise
+    manifest.receive = (key, value) => waiting.get(key)?.(value);
     const load = (key) => {
-      if (received.has(key)) return Promise.resolve(received.get(key));
+      if (!loads.has(key)) loads.set(key, read(key));
+      return loads.get(key);
+    };
+    const read = (key) => {
       const file = manifest.files[key];
       if (!file) {
         return Promise.reject(new PageError("This view is not part of the export; `intervae serve` on the run shows it."));
@@ -153,6 +153,11 @@
     return {
       exported: true,
       grid: manifest.grid || {},
+      /* The computed value that is nearest to one that was asked for. */
+      snap: (run, variable, value) => {
+        const values = (manifest.grid[run] || {})[variable] || [];
+        return values.length ? values[nearest(values, value)] : value;
+      },
       runs: async () => ({ version: manifest.version, runs: manifest.runs, results: manifest.results?.results.length || 0 }),
       pictures: async (run, start, count) => slice(manifest.pictures[run], "pictures", start, count),
       indices: (run) => manifest.pictures[run].pictures.map((picture) => picture.index),

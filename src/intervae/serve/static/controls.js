@@ -97,7 +97,8 @@
         trained.style.width = `calc(${place(variable.high - base)} - ${place(variable.low - base)})`;
         mark.hidden = present === null;
         mark.style.left = place(mode === "add" ? 0 : present);
-        now.textContent = present === null ? "" : `now ${page.valueText(variable, present)}`;
+        now.textContent = [grid && setting !== undefined && `set to ${page.valueText(variable, setting)}`,
+          present !== null && `now ${page.valueText(variable, present)}`].filter(Boolean).join(", ");
         const [first, last] = grid ? [grid[0], grid[grid.length - 1]] : [low, high];
         page.replace(ends, h("span", { text: mode === "add" ? page.signed(low, decimals) : page.number(first, decimals) }),
           h("span", { text: `trained on ${page.valueText(variable, variable.low)} to ${page.valueText(variable, variable.high)}` }),

@@ -43,8 +43,9 @@
     });
     const own = graph.edges.filter((edge) => edge.kind !== "missing"); // the model's edges
     const labels = graph.edges.length <= MOST_LABELS;
-    const placed = []; // points of the printed strengths
+    const placed = Object.assign([], { labels: svg("g") }); // points of the printed strengths, and the texts
     const edges = graph.edges.map((edge) => drawEdge(root, edge, labels ? placed : null));
+    root.append(placed.labels); // above all edges
     const nodes = graph.nodes.map((node, index) => drawNode(root, node, index));
 
     function drawNode(parent, node, index) {
@@ -111,6 +112,7 @@
         const from = hard.has(edge.cause) || soft.has(edge.cause) || lit.has(edge.cause);
         edge.group.classList.toggle("cut", cut);
         edge.group.classList.toggle("lit", !cut && from);
+        edge.label?.classList.toggle("cut", cut);
       }
     }
 
@@ -124,7 +126,7 @@
       svg("title", { text: title(edge) }), line);
     root.append(group);
     const length = line.getTotalLength ? line.getTotalLength() : 0;
-    if (!length) return { ...edge, group };
+    if (!length) return { ...edge, group, label: null };
     const tip = line.getPointAtLength(length);
     const before = line.getPointAtLength(Math.max(0, length - HEAD));
     const angle = Math.atan2(tip.y - before.y, tip.x - before.x);
@@ -133,18 +135,20 @@
         `${tip.x - HEAD * Math.cos(angle + turn)},${tip.y - HEAD * Math.sin(angle + turn)}`;
       group.append(svg("polygon", { class: "head", points: `${tip.x},${tip.y} ${corner(0.4)} ${corner(-0.4)}` }));
     }
+    let label = null;
     if (placed && edge.label) {
       const free = (point) => placed.every((other) => Math.abs(point.x - other.x) > 28 || Math.abs(point.y - other.y) > 13);
       const points = [0.36, 0.24, 0.48, 0.14, 0.58].map((share) => line.getPointAtLength(length * share));
       const at = points.find(free) || points[0];
       placed.push(at);
-      group.append(svg("text", { class: "strength", x: at.x, y: at.y, text: edge.label }));
+      label = svg("text", { class: "strength", x: at.x, y: at.y, text: edge.label });
+      placed.labels.append(label);
     }
     const middle = line.getPointAtLength(length * 0.68);
     group.append(
       svg("g", { class: "scissors" },
         svg("circle", { cx: middle.x, cy: middle.y, r: 7 }),
         svg("path", { d: `M${middle.x - 3} ${middle.y - 3}l6 6m0 -6l-6 6` })));
-    return { ...edge, group };
+    return { ...edge, group, label };
   }
 })();

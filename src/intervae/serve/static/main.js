@@ -93,6 +93,11 @@
     if (Object.keys(state.do).some((name) => !names.has(name))) {
       changes.do = Object.fromEntries(Object.entries(state.do).filter(([name]) => names.has(name)));
     }
+    if (page.api.exported) {
+      const snapped = Object.fromEntries(Object.entries(changes.do || state.do).slice(0, 1)
+        .map(([name, value]) => [name, page.api.snap(run.id, name, value.add ?? value)]));
+      if (JSON.stringify(snapped) !== JSON.stringify(state.do)) changes.do = snapped;
+    }
     return changes;
   }
 

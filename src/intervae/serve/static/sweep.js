@@ -110,7 +110,7 @@
       h("div", { class: "figures two" },
         h("figure", { class: "figure do" }, h("figcaption", { text: "Model" }), player.picture, error), player.secondBox),
       h("div", {}, h("div", { class: "player-line" }, player.slider, player.text), plot));
-    const film = h("div", { hidden: true }, player.film);
+    const film = h("div", { class: "film-box", hidden: true }, player.film);
     const begin = h("button", { class: "main", text: "Play", on: { click: () => ask(true) } });
     player.button.hidden = true;
     let active = false;
@@ -134,7 +134,7 @@
           drawing?.at(k);
           error.textContent = answer.pixel_mae ? `pixel MAE ${page.number(answer.pixel_mae[k], 4)}` : "";
         });
-        [...player.film.children].forEach((each, k) => (each.lastChild.textContent = answer.texts[k]));
+        [...player.film.children].forEach((each, k) => (each.lastChild.textContent = page.valueText(variable, answer.values[k])));
         body.hidden = film.hidden = player.button.hidden = false;
         begin.hidden = message.hidden = true;
         if (autoplay && !player.playing) player.play();

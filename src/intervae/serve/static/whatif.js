@@ -137,6 +137,7 @@
       const element = h("div", { class: inspector.wide ? "columns wide" : "columns" }, inspector.element,
         h("div", { class: "stack" }, picker.element, pictures, values, sweep.element, strip?.element, repeat.element));
       let shown = null; // {key, answer, state}
+      let asking = null; // the key of the last question
 
       const ask = page.latest(async (state, key, started) => {
         pictures.classList.add("busy");
@@ -227,5 +228,4 @@
       };
     },
   };
-  let asking = null;
 })();
