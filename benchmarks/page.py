@@ -34,7 +34,7 @@ from intervae.serve.app import static_files
 
 PROGRAM = str(Path(sysconfig.get_path("scripts")) / "intervae")
 DEMO = "--data pendulum --size 64 --set decoder=layers --set channels=16,16,32,32 --epochs 1"
-STARTS, CHANGES, REQUESTS, CONNECTIONS = 5, 200, 1000, 50
+STARTS, CHANGES, REQUESTS, CONNECTIONS, FLOODS = 5, 200, 1000, 50, 2
 BARS = {
     "first_page_seconds": 3.0,
     "do_server_ms": 50.0,
@@ -125,32 +125,35 @@ def measure_do(server: Server) -> dict[str, Any]:
 
 
 async def flood(server: Server) -> Counter[str]:
-    """Send REQUESTS from CONNECTIONS clients; return the number of answers of each status."""
+    """Send REQUESTS from CONNECTIONS clients, again after a 503; return the answers by status."""
     statuses: Counter[str] = Counter()
     left = iter(range(REQUESTS))
 
-    async def client(number: int) -> None:
+    async def send(session: httpx2.AsyncClient, light: float) -> None:
+        while True:
+            answer = await session.post(server.base + "api/runs/0/do", **server.request(light))
+            honest = answer.status_code == 503 and "retry-after" in answer.headers
+            statuses["503 with Retry-After" if honest else str(answer.status_code)] += 1
+            if not honest:
+                return
+            await asyncio.sleep(float(answer.headers["retry-after"]))
+
+    async def client() -> None:
         async with httpx2.AsyncClient(timeout=120) as session:
             for i in left:
-                request = server.request(60 + i % 70)
                 try:
-                    answer = await session.post(server.base + "api/runs/0/do", **request)
+                    await send(session, 60 + i % 70)
                 except httpx2.HTTPError as error:
                     statuses[type(error).__name__] += 1
-                    continue
-                honest = answer.status_code == 503 and "retry-after" in answer.headers
-                statuses["503 with Retry-After" if honest else str(answer.status_code)] += 1
-                if honest:
-                    await asyncio.sleep(float(answer.headers["retry-after"]) * 0.2)
 
-    await asyncio.gather(*(client(number) for number in range(CONNECTIONS)))
+    await asyncio.gather(*(client() for _ in range(CONNECTIONS)))
     return statuses
 
 
 def measure_load(server: Server) -> dict[str, Any]:
-    """Statuses and memory over three floods; the first fills caches."""
+    """Statuses and memory over FLOODS floods; one more at first fills caches."""
     memory, statuses, seconds = [], Counter[str](), 0.0
-    for repeat in range(4):
+    for repeat in range(FLOODS + 1):
         start = time.perf_counter()
         answers = asyncio.run(flood(server))
         memory.append(server.megabytes())
@@ -161,8 +164,32 @@ def measure_load(server: Server) -> dict[str, Any]:
         "load_statuses": dict(statuses),
         "load_seconds": seconds,
         "memory_mb": memory,
-        "memory_growth_mb_per_1000": (memory[-1] - memory[0]) / 3,
+        "memory_growth_mb_per_1000": (memory[-1] - memory[0]) / FLOODS,
     }
+
+
+OPENED = """() => document.querySelector("[data-control=light] input[type=range]") &&
+  document.querySelector(".pictures .figures")?.dataset.shown"""
+CHANGE = """async (changes) => {
+  const slider = document.querySelector("[data-control=light] input[type=range]");
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  const times = [];
+  for (let k = 0; k < changes; k += 1) {
+    const value = 60 + (k * 37) % 70;
+    const start = performance.now();
+    slider.value = value;
+    slider.dispatchEvent(new Event("input", {bubbles: true}));
+    for (;;) {
+      const shown = document.querySelector(".pictures .figures")?.dataset.shown;
+      if (shown && JSON.parse(shown)[1].light === Number(slider.value)) break;
+      await new Promise((done) => setTimeout(done, 1));
+    }
+    await document.querySelector("[data-figure=do] img").decode();
+    await frame();
+    times.push(performance.now() - start);
+  }
+  return times;
+}"""
 
 
 def measure_pixels(server: Server, browser: str) -> dict[str, Any]:
@@ -172,18 +199,13 @@ def measure_pixels(server: Server, browser: str) -> dict[str, Any]:
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         page = chromium.new_page()
-        page.goto(f"{server.base}#token={server.token}")
+        page.goto(f"{server.base}#token={server.token}&run=0&picture=3&node=light")
         page.wait_for_function(OPENED, timeout=60_000)
-        first_paint = page.evaluate(
-            "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
-        )
+        paint = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+        first_paint = page.evaluate(paint)
         times = page.evaluate(CHANGE, CHANGES)
         chromium.close()
     return {"do_pixels_ms": statistics.median(times), "first_contentful_paint_ms": first_paint}
-
-
-OPENED = ""
-CHANGE = ""
 
 
 def page_lines(document: dict[str, Any]) -> list[str]:
@@ -210,13 +232,14 @@ def page_lines(document: dict[str, Any]) -> list[str]:
 def page_text(document: dict[str, Any]) -> str:
     measured = document["measured"]
     statuses = ", ".join(f"{n} x {s}" for s, n in sorted(measured["load_statuses"].items()))
+    memory = ", ".join(f"{size:.1f}" for size in measured["memory_mb"])
     lines = ["# Times of the page", "", *page_lines(document), ""]
     lines += [
         f"Pendulum, 64 x 64, {document['processor_threads']} threads. {CHANGES} changes; the first "
         f"page is the median of {STARTS} starts.",
-        f"{3 * REQUESTS:,} requests of {CONNECTIONS} connections: {statuses}. A client that gets "
-        "503 waits and goes on.",
-        f"Memory after each {REQUESTS:,}: {', '.join(f'{m:.0f}' for m in measured['memory_mb'])} MB.",
+        f"{FLOODS * REQUESTS:,} requests of {CONNECTIONS} connections: {statuses}. A client that "
+        "gets 503 sends its request again after a second.",
+        f"Memory after each {REQUESTS:,}: {memory} MB.",
         "",
     ]
     return "\n".join([*lines, *footer(document)])

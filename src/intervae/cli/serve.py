@@ -47,6 +47,8 @@ def serve(
 
     The token of the page is random, or that of the environment variable INTERVAE_TOKEN.
     """
+    # a picture is too small for a second thread: on a busy machine two are many times slower
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     from intervae.serve.launch import MISSING, PageServer
 
     try:

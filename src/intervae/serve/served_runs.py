@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from intervae.models.base import Model
 
 T = TypeVar("T")
-QUEUE = 16  # queries that wait for one model; more are refused
+QUEUE = 32  # queries that wait for one model; more are refused
 
 
 class BusyError(Exception):
