@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: demo test slow lint install inventory docs clean
+.PHONY: demo serve test page-test slow lint install inventory docs clean
 
 install: $(READY)
 
@@ -16,6 +16,12 @@ $(READY): pyproject.toml constraints.txt
 # Trains CausalVAE on Pendulum from nothing but images and labels, measures it against the simulator's truth, writes the pictures.
 demo: $(READY)
 	$(BIN)/intervae train causal-vae --data pendulum --size 64 --out runs/demo --overwrite --set decoder=layers --set channels=16,16,32,32 --epochs 24
+	@echo "Set a variable and see the picture change: make serve (or $(BIN)/intervae serve runs/demo)"
+
+# The page of the demo's run, or of others: make serve RUNS="runs/a runs/b".
+RUNS ?= runs/demo
+serve: $(READY)
+	$(BIN)/intervae serve $(RUNS)
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks
@@ -24,6 +30,12 @@ lint: $(READY)
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# The page in a real browser. Needs Chromium (Debian: apt-get install chromium) and the extra page-test; skipped without.
+page-test: $(READY)
+	@$(BIN)/python -c "import playwright" 2>/dev/null || echo "for the browser tests: $(BIN)/pip install -c constraints.txt -e '.[page-test]'"
+	@command -v chromium chromium-browser google-chrome >/dev/null || echo "for the browser tests: apt-get install chromium"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 1 -rs tests/serve tests/page
 
 # Pages generated from the registries.
 inventory: $(READY)

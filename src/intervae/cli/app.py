@@ -28,6 +28,7 @@ from intervae.cli import (
     intervene,
     output,
     reproduce,
+    serve,
     train,
 )
 from intervae.cli.options import AsJson
@@ -115,6 +116,7 @@ for command in (
     intervene.intervene,
     attribute.attribute,
     export.export,
+    serve.serve,
     reproduce.reproduce,
 ):
     app.command()(command)

@@ -12,19 +12,6 @@ from intervae.cli.options import AsJson, Device, Run
 from intervae.cli.output import echo, err, print_notes, print_rows
 from intervae.cli.runs import load_run
 
-BAD_FIT = (
-    "the best action explains these images less well than nearly all of its own pairs; more than "
-    "one step may lie between them, or a file was made in another way than the training images."
-)
-DOUBTFUL = {  # what explains the pair best, if no action does -> the note
-    "same codes": "the model sees no difference between the two images (they have the same "
-    "codes), so the probabilities are meaningless.",
-    "no action": "the two images fit better to nothing having been done than to any action; do "
-    "not trust the probabilities.",
-    "unrelated": "the second image fits better to an unrelated image than to any action; do not "
-    "trust the probabilities.",
-}
-
 
 def attribute(
     run: Run,
@@ -38,17 +25,17 @@ def attribute(
     as_json: AsJson = False,
 ) -> None:
     """List the actions that may have turned one image into another, with their probabilities."""
+    from intervae.models.ct_vae.explanations import doubt
+
     model: Any = load_run(run, device)
     images = read_input_images(model, before, after)
     probabilities = model.attribute(images[:1], images[1:])[0].tolist()
     scores = model.explain(images[:1], images[1:])
     (best,) = model.best_explanation(images[:1], images[1:])
+    doubtful = doubt(best)
+    print_notes([doubtful] if doubtful else [], err)
     unusual = best == "unusual action"
     best = "action" if unusual else best
-    if best in DOUBTFUL:
-        print_notes([DOUBTFUL[best]], err)
-    elif unusual:
-        print_notes([BAD_FIT], err)
     ranked = sorted(
         zip(probabilities, scores.actions[0].tolist(), model.spec.actions, strict=True),
         reverse=True,
@@ -65,6 +52,6 @@ def attribute(
         }
         for probability, score, name in ranked
     ]
-    if best in DOUBTFUL and not as_json:  # repeats the note, which goes to standard error
+    if best != "action" and not as_json:  # repeats the note, which goes to standard error
         echo(f"explained best by: {best}; if it was one of the actions:")
     print_rows(rows, ("action", "probability"), as_json)

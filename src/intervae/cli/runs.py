@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intervae.errors import RunError
-
 if TYPE_CHECKING:
     from intervae.data import Dataset
     from intervae.models.base import Model
@@ -22,36 +20,11 @@ def load_run(run: Path, device: str) -> Model:
 
 def open_run(run: Path, device: str, where: str | None = None) -> tuple[Model, Dataset]:
     """Return the model of a run and the data on which it was trained, now at `where`."""
+    from intervae.evaluation.run_data import load_run_data
     from intervae.models.storage import read_config
 
     model = load_run(run, device)
     return model, load_run_data(run, read_config(run), model, where)
-
-
-def load_run_data(
-    run: Path, config: dict[str, Any], model: Model, where: str | None = None
-) -> Dataset:
-    """Load the data that config.json names; data that have changed since raise a RunError.
-
-    Arguments:
-        where: path of the data if it was moved.
-    """
-    from intervae.data import reload
-    from intervae.evaluation import same_data
-
-    source = config.get("data")
-    if not isinstance(source, dict):
-        raise RunError(
-            f"{run / 'config.json'} does not name the data of the run, so they cannot be loaded."
-        )
-    data = reload(source, where)
-    if not same_data(data.spec, model.spec):
-        raise RunError(
-            f"{data.name} has changed since {run} was trained on it (its variables, their ranges "
-            "or the images); put the old data back, or train again (`intervae train ... "
-            "--overwrite`)."
-        )
-    return data
 
 
 def open_other_data(run: Path, device: str, where: str) -> tuple[Model, Dataset, bool]:
@@ -63,8 +36,9 @@ def open_other_data(run: Path, device: str, where: str) -> tuple[Model, Dataset,
 
     from intervae.data import load_data
     from intervae.data.registry import DATASETS
-    from intervae.errors import DataError
+    from intervae.errors import DataError, RunError
     from intervae.evaluation import same_data
+    from intervae.evaluation.run_data import load_run_data
     from intervae.files import read_json
 
     model = load_run(run, device)

@@ -14,7 +14,6 @@ import typer
 from intervae.cli.evaluate import draw_figures, evaluate_run
 from intervae.cli.options import Device, Evaluate, Kinds, OtherData, Pictures, Run, Seed
 from intervae.cli.output import echo, print_data, print_notes
-from intervae.cli.runs import load_run_data
 from intervae.cli.signals import interrupted_by_signals
 from intervae.errors import DataError, RunError, UsageError, unknown
 
@@ -183,6 +182,7 @@ def _parse_model_settings(model: str, texts: list[str], epochs: int | None) -> d
 
 def _resume_run(run: Path, device: str, where: str | None = None) -> tuple[Model, Dataset, Result]:
     """Train an interrupted run to its end, with the settings in its config.json."""
+    from intervae.evaluation.run_data import load_run_data
     from intervae.files import read_json
     from intervae.models.storage import build_model, check_run_folder
     from intervae.training import Options, fit

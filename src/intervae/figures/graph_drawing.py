@@ -13,23 +13,18 @@ from matplotlib.path import Path as Curve
 from intervae.causal.graph import CausalGraph
 from intervae.errors import DataError
 from intervae.figures.canvas import Canvas, check_suffix
-from intervae.figures.edge_routing import route_edges, sample_curve
+from intervae.figures.edge_routing import sample_curve
 from intervae.figures.graph_edges import (
     KINDS,
     UNDIRECTED,
     DrawnEdge,
     check_confidence,
     check_same_variables,
-    downward_pairs,
     edges_to_draw,
 )
-from intervae.figures.graph_layout import arrange
+from intervae.figures.graph_placement import MAX_LABELLED_EDGES, NAME, place_graph
 from intervae.figures.style import FAINT, INK, MARGIN, PALE, SMALL, TITLE
 from intervae.figures.text_layout import printable, text_width, wrap_title
-
-NAME, NODE_HEIGHT, PADDING = 12.0, 30.0, 14.0
-WIDEST = 760.0  # canvas pixels of nodes side by side, about the width of a README
-MAX_LABELLED_EDGES = 60  # edges up to which strengths are printed
 
 
 def draw_graph(
@@ -70,49 +65,18 @@ def graph_canvas(
         check_confidence(graph, confidence),
         undirected,
     )
-    names = [printable(name) for name in graph.names]
-    widths = np.array([max(text_width(name, NAME) + 2 * PADDING, 44) for name in names])
-    longest = max((text_width(edge.label, SMALL) for edge in edges if edge.label), default=0.0)
-    # room for the labels
-    gap = (32 if len(graph) <= 8 else 16) + longest / 2
-    lane = 12 + (longest / 2 if len(edges) <= MAX_LABELLED_EDGES / 2 else 0)
-    layout = arrange(
-        widths, downward_pairs(graph, true_graph, edges), gap=gap, lane=lane, widest=WIDEST
-    )
-    # steeper where edges are long sideways
-    level = NODE_HEIGHT + float(np.clip(0.1 * layout.width, 56, 90)) + (14 if longest else 0)
-    # nodes without edges stand close together
-    steps = [
-        level
-        if row < layout.isolated_layer
-        else NODE_HEIGHT + (34 if row == layout.isolated_layer else 12)
-        for row in range(1, layout.layer.max() + 1)
-    ]
-    rows = np.concatenate([[0.0], np.cumsum(steps)])  # the top of each layer
-
+    plan = place_graph(graph, true_graph, edges)
     legend = _legend(edges, true_graph is not None, confidence is not None)
     legend_width = sum(text_width(text, SMALL) + 46 for _, text in legend)
-    inner = max(layout.width, legend_width, min(text_width(printable(title), TITLE, "bold"), 480))
+    inner = max(plan.width, legend_width, min(text_width(printable(title), TITLE, "bold"), 480))
     title_text, head = wrap_title(title, inner)
-    height = head + rows[-1] + NODE_HEIGHT
+    height = head + plan.height
     canvas = Canvas(inner + 2 * MARGIN, MARGIN + height + (34 if legend else 0) + MARGIN)
     canvas.title(title_text)
-    left = (canvas.width - layout.width) / 2
-    boxes = np.stack(
-        [
-            layout.x + left - widths / 2,
-            MARGIN + head + rows[layout.layer],
-            widths,
-            np.full(len(widths), NODE_HEIGHT),
-        ],
-        axis=1,
-    )
-    curves = route_edges(
-        [(edge.cause, edge.effect) for edge in edges], layout, boxes, left, MARGIN + head + rows
-    )
+    boxes, curves = plan.moved((canvas.width - plan.width) / 2, MARGIN + head)
     for edge, curve in zip(edges, curves, strict=True):
         canvas.add(_arrow(edge, curve, max(abs(e.weight) for e in edges)))
-    _draw_nodes(canvas, names, boxes)
+    _draw_nodes(canvas, plan.names, boxes)
     _draw_labels(canvas, edges, curves, boxes)
     _draw_legend(canvas, legend, (canvas.width - legend_width) / 2, MARGIN + height + 26)
     return canvas

@@ -199,6 +199,20 @@ class Model(InputChecks, nn.Module, ABC):
 
         return fit(self, data, seed=seed, out=out, **options)
 
+    def serve(self, data: Dataset | None = None, *, port: int | None = None) -> Any:
+        """Start a page that asks this model what if; a notebook shows it. Needs `[serve]`.
+
+        Arguments:
+            data: whose test pictures the page shows; without it, only uploads.
+            port: that port or an error; by default the first free one from 8765.
+
+        Returns:
+            The page, with `address` and `stop()`.
+        """
+        from intervae.serve.launch import serve_model  # against the order of the layers, as in fit
+
+        return serve_model(self, data, port=port)
+
     def save(self, folder: str | Path) -> None:
         """Write config.json, model.safetensors, graph.json and a model card."""
         from intervae.models.storage import save_model

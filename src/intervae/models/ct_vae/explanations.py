@@ -43,3 +43,21 @@ def best_explanations(result: Explanations, same: Tensor, usual: Tensor) -> list
         )
         for i in range(len(best))
     ]
+
+
+DOUBTS = {  # what explains a pair best, unless a usual action does -> what a user should know
+    "same codes": "the model sees no difference between the two images (they have the same "
+    "codes), so the probabilities are meaningless.",
+    "no action": "the two images fit better to nothing having been done than to any action; do "
+    "not trust the probabilities.",
+    "unrelated": "the second image fits better to an unrelated image than to any action; do not "
+    "trust the probabilities.",
+    "unusual action": "the best action explains these images less well than nearly all of its own "
+    "pairs; more than one step may lie between them, or a file was made in another way than the "
+    "training images.",
+}
+
+
+def doubt(explanation: str) -> str:
+    """Return why not to trust `attribute`, for an entry of `best_explanation`; "" if nothing is."""
+    return DOUBTS.get(explanation, "")
