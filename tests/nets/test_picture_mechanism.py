@@ -369,3 +369,27 @@ def test_tiny_model_fits_sixteen_pictures_and_obeys_a_parent(picture: Any) -> No
         darker = mechanism.predict(noise, parents - 1).mean((1, 2, 3))
     assert error < 0.02  # a black picture has an error of 0.09
     assert (brighter > darker).all()
+
+
+# ---- noise of hierarchical latents ---------------------------------------------------------------
+@torch.no_grad()
+def test_noise_of_a_sample_gives_the_sample_of_other_parents() -> None:
+    """x(parents, e) is one function: the noise of a sample predicts what it would have been."""
+    (_, parents), others = batch((1, 28, 28)), torch.zeros(3, PARENTS)
+    for latent_noise, consistent in (("standardised", True), ("values", False)):
+        mechanism = make("hvae", (1, 28, 28), latent_noise=latent_noise)
+        noise, mean, _ = mechanism.generate(parents, torch.Generator().manual_seed(0))
+        _, expected, _ = mechanism.generate(others, torch.Generator().manual_seed(0))
+        torch.testing.assert_close(mechanism.mean_scale(noise, parents)[0], mean)
+        predicted, _ = mechanism.mean_scale(noise, others)
+        difference = float((predicted - expected).abs().max())
+        assert (difference < 1e-4) == consistent
+
+
+@torch.no_grad()
+def test_noise_of_samples_is_standard_normal() -> None:
+    mechanism = make("hvae", (1, 8, 8))
+    noise, _, _ = mechanism.generate(torch.ones(400, PARENTS), torch.Generator().manual_seed(0))
+    for layer in noise:
+        assert float(layer.mean()) == pytest.approx(0, abs=0.1)
+        assert float(layer.std()) == pytest.approx(1, abs=0.1)

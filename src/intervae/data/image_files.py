@@ -225,29 +225,3 @@ def _scale_to_bytes(image: Image.Image) -> tuple[Image.Image, str]:
     kind = "are floats" if image.mode == "F" else "have 16 bits"
     scaled = np.rint(values * (255 / top)).astype(np.uint8)
     return Image.fromarray(scaled), f"{kind} and were scaled from 0..{top:g} to 0..255"
-
-
-def conversion_notes(name: str, original: np.ndarray, shape: tuple[int, ...]) -> list[Note]:
-    """Return notes on changes of proportions and colour from `original` (C, H, W) to `shape`.
-
-    A change of size alone gets no note.
-    """
-    channels, height, width = shape
-    own_height, own_width = original.shape[1:]
-    notes = []
-    if (
-        abs(own_height * width / own_width - height) >= 1
-        and abs(own_width * height / own_height - width) >= 1
-    ):
-        text = (
-            f"{name} is {own_width} x {own_height} (width x height) and is stretched to "
-            f"{width} x {height}; crop it to the proportions of the run's images."
-        )
-        notes.append(Note("stretched", name, text))
-    if len(original) < channels:
-        text = f"{name} is grey, but the run's images are in colour; it is read as colour."
-        notes.append(Note("grey", name, text))
-    if len(original) > channels and (original != original[:1]).any():
-        text = f"{name} is in colour, but the run's images are grey; it is read as grey."
-        notes.append(Note("colour", name, text))
-    return notes

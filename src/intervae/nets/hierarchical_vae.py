@@ -3,13 +3,17 @@
 Child 2021; with parents, De Sousa Ribeiro et al. 2023. The encoder keeps its activations at every
 resolution. The decoder goes from 1x1 maps to the picture; every layer has a latent z_i with prior
 p(z_i | h), posterior q(z_i | h, parents, activations) and h += features + conv([z_i, parents]).
+
+The prior is the mechanism of z_i: z_i = mean(h) + std(h) e_i, and the noise of a picture is e, not
+z. Under do() the prior moves with the parents, and z with it. In the papers z itself is kept
+(`latent_noise="values"`); then what z tells of the parents contradicts their new values.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +35,7 @@ from intervae.nets.stochastic_layers import (
     StochasticLayer,
 )
 
+LatentNoise = Literal["standardised", "values"]
 # (level, layer, maps before it, prior) to the latent z of that layer
 ChooseLatent = Callable[[int, StochasticLayer, Tensor, DiagonalGaussian], Tensor]
 
@@ -57,9 +62,9 @@ class HierarchicalVAE(PictureMechanism):
         layers: stochastic layers of the decoder per resolution, likewise.
         encoder_blocks: blocks of the encoder per resolution, likewise.
         latents: channels of each z.
+        latent_noise: what do() keeps of a latent: its noise e under the prior, or its value z.
     """
 
-    standardised = False
     encoder: Any  # of EncoderLevel, finest first
     decoder: Any  # of DecoderLevel, coarsest first
 
@@ -72,10 +77,11 @@ class HierarchicalVAE(PictureMechanism):
         layers: Sequence[int] = (4,),
         encoder_blocks: Sequence[int] = (3,),
         latents: int = 16,
+        latent_noise: LatentNoise = "standardised",
     ) -> None:
         super().__init__(image_shape, parents, pixels)
         self.sizes = resolutions(*image_shape[1:])
-        self.latents = latents
+        self.latents, self.standardised = latents, latent_noise == "standardised"
         channels = _per_level("widths", widths, len(self.sizes))
         depths = _per_level("layers", layers, len(self.sizes))
         blocks = _per_level("encoder_blocks", encoder_blocks, len(self.sizes))
@@ -192,8 +198,9 @@ class HierarchicalVAE(PictureMechanism):
         def choose(
             index: int, layer: StochasticLayer, maps: Tensor, prior: DiagonalGaussian
         ) -> Tensor:
-            latents.append(prior.draw(temperature, generator))
-            return latents[-1]
+            z = prior.draw(temperature, generator)
+            latents.append(prior.standardise(z) if self.standardised else z)
+            return z
 
         mean, scale = self.decode(parents, choose)
         return tuple(latents), mean, scale

@@ -28,7 +28,8 @@ LARGEST_LOG_SCALE = 1.0  # of the pixels
 class PictureNoise(NamedTuple):
     """Noise of B pictures."""
 
-    latents: tuple[Tensor, ...]  # z, one (B, ...) per stochastic layer, in order of generation
+    # z, or its noise under a learned prior; one (B, ...) per stochastic layer, as generated
+    latents: tuple[Tensor, ...]
     pixels: Tensor  # u = (x - m) / s, (B, C, H, W)
 
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from intervae.errors import unknown
 from intervae.nets.conditional_vae import ConditionalVAE
-from intervae.nets.hierarchical_vae import HierarchicalVAE
+from intervae.nets.hierarchical_vae import HierarchicalVAE, LatentNoise
 from intervae.nets.picture_mechanism import DEFAULT_PIXELS, PictureMechanism, PixelDistribution
 
 Picture = Literal["vae", "hvae"]
@@ -24,6 +24,7 @@ def build_picture_mechanism(
     widths: Sequence[int] = (16, 32, 64, 160, 320),
     layers: Sequence[int] = (4,),
     encoder_blocks: Sequence[int] = (3,),
+    latent_noise: LatentNoise = "standardised",
 ) -> PictureMechanism:
     """Return p(x | parents, noise) for pictures (C, H, W).
 
@@ -33,11 +34,12 @@ def build_picture_mechanism(
         latents: dims of z (vae), channels of z in every layer (hvae).
         channels, hidden: of the vae only.
         widths, layers, encoder_blocks: of the hvae only; per resolution, from the finest.
+        latent_noise: of the hvae only; what do() keeps of a latent.
     """
     if picture == "vae":
         return ConditionalVAE(image_shape, parents, pixels, latents, channels, hidden)
     if picture == "hvae":
         return HierarchicalVAE(
-            image_shape, parents, pixels, widths, layers, encoder_blocks, latents
+            image_shape, parents, pixels, widths, layers, encoder_blocks, latents, latent_noise
         )
     raise unknown("picture mechanism", picture, get_args(Picture))

@@ -17,7 +17,8 @@ from matplotlib import colormaps
 from PIL import Image
 from torch import Tensor
 
-from intervae.data.image_files import conversion_notes, to_pixels
+from intervae.data.image_files import to_pixels
+from intervae.data.query_images import picture_notes
 from intervae.errors import DataError
 from intervae.figures.style import DIVERGING
 from intervae.serve.schemas import MAX_FILE
@@ -91,7 +92,7 @@ def decode_upload(text: str, shape: tuple[int, int, int]) -> tuple[np.ndarray, l
             pixels, _ = to_pixels(image, (height, width), channels)
         except Exception as error:  # Pillow raises many kinds for a damaged file
             raise DataError(f"{REFUSED}it is damaged ({_reason(error)}).") from None
-    notes = [note.text for note in conversion_notes("the picture", original, shape)]
+    notes = [note.text for note in picture_notes("the picture", original, "", shape)]
     return pixels, notes
 
 

@@ -106,6 +106,7 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
             widths=settings.widths,
             layers=settings.layers,
             encoder_blocks=settings.encoder_blocks,
+            latent_noise=settings.latent_noise,
         )
         self.register_buffer("warm_up_steps", torch.zeros(()))
         self.register_buffer("class_seen", all_classes(self.types))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from intervae.errors import UsageError
+from intervae.nets.hierarchical_vae import LatentNoise
 from intervae.nets.likelihood import PixelFamily
 from intervae.nets.pictures import Picture
 from intervae.settings import check_minimum, setting
@@ -64,6 +65,11 @@ class DeepSCMSettings:
     )
     encoder_blocks: tuple[int, ...] = setting(
         (3,), "encoder blocks per resolution of the hvae, finest first", advanced=True
+    )
+    latent_noise: LatentNoise = setting(
+        "standardised",
+        "what do() keeps of a latent of the hvae: its noise under the prior, or its value (papers)",
+        advanced=True,
     )
     likelihood: PixelFamily = setting("logistic", "distribution of the pixel noise", advanced=True)
     pixel_scale: Literal["channel", "pixel"] = setting(
