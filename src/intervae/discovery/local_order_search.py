@@ -7,8 +7,6 @@ with the number of variables times the tests per neighbourhood.
 
 from __future__ import annotations
 
-import numpy as np
-
 from intervae.discovery.order_search import Placement, PlacementScorer, Variables
 
 PASSES = 3  # over all variables, of moves that improve the order
@@ -19,19 +17,12 @@ class LocalOrderSearch:
     """Greedy order from the last variable to the first.
 
     Arguments:
-        scorer: regressions and tests.
-        neighbours: (n, n) of bool, symmetric: pairs that may have an edge.
+        scorer: regressions and tests, with neighbours.
     """
 
-    def __init__(self, scorer: PlacementScorer, neighbours: np.ndarray) -> None:
-        self.scorer = scorer
-        self.neighbours = [frozenset(np.flatnonzero(row).tolist()) for row in neighbours]
-        for i, required in enumerate(scorer.required):
-            self.neighbours[i] |= required
-            for j in required:
-                self.neighbours[j] |= {i}
+    def __init__(self, scorer: PlacementScorer) -> None:
+        self.scorer, self.neighbours = scorer, scorer.neighbours or []
         self.ambiguous: set[tuple[int, int]] = set()
-        self._placements: dict[tuple[int, Variables], Placement] = {}
         self.order = self._improve(self._search())
         self.placements = {v: self._place(v, self.order[:i]) for i, v in enumerate(self.order)}
 
@@ -96,13 +87,4 @@ class LocalOrderSearch:
         return round(total, 9), sum(placement.evidence for placement in placements)
 
     def _place(self, variable: int, placed: list[int]) -> Placement:
-        """Score a variable after its neighbours among those `placed`; needless parents dropped."""
-        before = self.neighbours[variable] & frozenset(placed)
-        key = variable, before
-        if key not in self._placements:
-            parents = self.scorer.eliminate_parents(before, variable)
-            evidence = self.scorer.dependence(parents, variable, before)
-            cost = max(0.0, evidence - self.scorer.evidence_threshold)
-            score = cost + self.scorer.edge_penalty * len(parents)
-            self._placements[key] = Placement(parents, cost, score, evidence)
-        return self._placements[key]
+        return self.scorer.place(frozenset(placed), variable)

@@ -23,6 +23,8 @@ from intervae.discovery.knowledge import EdgeConstraints
 Variables = frozenset[int]
 KERNEL_BYTES = 250_000_000  # of the cached kernels, (N, N) each: 48 with 800 rows
 
+LOW_RANK = 80  # of the regressions among neighbours
+
 
 class Placement(NamedTuple):
     """A variable placed after a set of others."""
@@ -45,8 +47,9 @@ class PlacementScorer:
         error_tolerance: standard errors by which a smaller parent set may be worse than the best.
         max_parents: size of the largest parent set tried, or of the required one if larger.
         constraints: allowed and required edges.
-        share_regressions: predict all variables with one factorisation of the kernel of their
-            parents; for few variables, where most parent sets are tried for all of them.
+        neighbours: (n, n) of bool, symmetric, pairs that may have an edge: only neighbours are
+            parents and tested, and needless parents are eliminated one by one. By default all
+            pairs, and all subsets of parents are tried.
     """
 
     def __init__(
@@ -59,9 +62,10 @@ class PlacementScorer:
         error_tolerance: float,
         max_parents: int,
         constraints: EdgeConstraints,
-        share_regressions: bool = True,
+        neighbours: np.ndarray | None = None,
     ) -> None:
-        self.columns, self.share_regressions = columns, share_regressions
+        self.columns = columns
+        self.neighbours: list[Variables] | None = None
         self.max_kernels = max(KERNEL_BYTES // (8 * len(columns) ** 2), 8)
         self.required, self.optional = [], []
         for i in range(columns.shape[1]):
@@ -72,6 +76,10 @@ class PlacementScorer:
         self.resolution, self.max_parents = resolution, max_parents
         self.evidence_threshold = evidence_threshold
         self.edge_penalty, self.error_tolerance = edge_penalty, error_tolerance
+        if neighbours is not None:
+            linked = neighbours | constraints.required | constraints.required.T
+            self.neighbours = [frozenset(np.flatnonzero(row).tolist()) for row in linked]
+        self._placements: dict[tuple[int, Variables], Placement] = {}
         self._residuals: dict[tuple[Variables, int], np.ndarray] = {}
         self._errors: dict[tuple[Variables, int], float] = {}
         self._kernels: dict[object, CentredKernel] = {}
@@ -81,8 +89,15 @@ class PlacementScorer:
         """Return leave-one-out residuals (N,) of a variable given `parents`."""
         key = parents, variable
         if key not in self._residuals:
-            targets = range(self.columns.shape[1]) if self.share_regressions else [variable]
-            residuals = leave_one_out(self.columns[:, sorted(parents)], self.columns[:, targets])
+            # all parent sets are tried for all variables, or few for one
+            targets = range(self.columns.shape[1]) if self.neighbours is None else [variable]
+            whole = self.neighbours is None
+            residuals = leave_one_out(
+                self.columns[:, sorted(parents)],
+                self.columns[:, targets],
+                rank=300 if whole else LOW_RANK,
+                whole_kernel=whole,
+            )
             errors = (residuals**2).mean(axis=0)
             for k, target in enumerate(targets):
                 self._residuals[parents, target] = residuals[:, k]
@@ -169,11 +184,18 @@ class PlacementScorer:
         return self._kernels[key]
 
     def place(self, before: Variables, variable: int) -> Placement:
-        """Score the variable after the set `before`."""
-        parents = self.parents(before, variable)
-        evidence = self.dependence(parents, variable, before)
-        cost = max(0.0, evidence - self.evidence_threshold)
-        return Placement(parents, cost, cost + self.edge_penalty * len(parents), evidence)
+        """Score the variable after the set `before`, or after its neighbours among them."""
+        select = self.parents
+        if self.neighbours is not None:
+            before, select = before & self.neighbours[variable], self.eliminate_parents
+        key = variable, before
+        if key not in self._placements:
+            parents = select(before, variable)
+            evidence = self.dependence(parents, variable, before)
+            cost = max(0.0, evidence - self.evidence_threshold)
+            score = cost + self.edge_penalty * len(parents)
+            self._placements[key] = Placement(parents, cost, score, evidence)
+        return self._placements[key]
 
 
 class OrderSearch:
