@@ -21,7 +21,7 @@ from intervae.discovery.kernels import (
 from intervae.discovery.knowledge import EdgeConstraints
 
 Variables = frozenset[int]
-KERNEL_BYTES = 250_000_000  # of the cached kernels, (N, N) each: 48 with 800 rows
+KERNEL_BYTES = 600_000_000  # of the cached kernels, (N, N) each: 117 with 800 rows
 
 LOW_RANK = 80  # of the regressions among neighbours
 
@@ -48,8 +48,8 @@ class PlacementScorer:
         max_parents: size of the largest parent set tried, or of the required one if larger.
         constraints: allowed and required edges.
         neighbours: (n, n) of bool, symmetric, pairs that may have an edge: only neighbours are
-            parents and tested, and needless parents are eliminated one by one. By default all
-            pairs, and all subsets of parents are tried.
+            parents, and needless ones are eliminated one by one. By default all pairs, and all
+            subsets of parents are tried.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class PlacementScorer:
         if neighbours is not None:
             linked = neighbours | constraints.required | constraints.required.T
             self.neighbours = [frozenset(np.flatnonzero(row).tolist()) for row in linked]
-        self._placements: dict[tuple[int, Variables], Placement] = {}
+        self._parents: dict[tuple[Variables, int], Variables] = {}
         self._residuals: dict[tuple[Variables, int], np.ndarray] = {}
         self._errors: dict[tuple[Variables, int], float] = {}
         self._kernels: dict[object, CentredKernel] = {}
@@ -160,11 +160,12 @@ class PlacementScorer:
     def dependence(self, parents: Variables, variable: int, before: Variables) -> float:
         """Return decades of evidence that the variable's noise depends on those before.
 
-        Each of them is tested, and all jointly, with a Bonferroni correction.
+        Each of them is tested, and all (of its neighbours) jointly, with a Bonferroni correction.
         """
         if not before or self.error(parents, variable) <= self.resolution**2:
             return 0.0
-        subsets = {frozenset({v}) for v in before} | {before}
+        jointly = before if self.neighbours is None else before & self.neighbours[variable]
+        subsets = {frozenset({v}) for v in before} | ({jointly} if jointly else set())
         smallest = min(self._p_value(parents, variable, subset) for subset in subsets)
         return decades(min(1.0, smallest * len(subsets)))
 
@@ -184,18 +185,16 @@ class PlacementScorer:
         return self._kernels[key]
 
     def place(self, before: Variables, variable: int) -> Placement:
-        """Score the variable after the set `before`, or after its neighbours among them."""
-        select = self.parents
-        if self.neighbours is not None:
-            before, select = before & self.neighbours[variable], self.eliminate_parents
-        key = variable, before
-        if key not in self._placements:
-            parents = select(before, variable)
-            evidence = self.dependence(parents, variable, before)
-            cost = max(0.0, evidence - self.evidence_threshold)
-            score = cost + self.edge_penalty * len(parents)
-            self._placements[key] = Placement(parents, cost, score, evidence)
-        return self._placements[key]
+        """Score the variable after the set `before`."""
+        neighbours = before if self.neighbours is None else before & self.neighbours[variable]
+        key = neighbours, variable
+        if key not in self._parents:
+            select = self.parents if self.neighbours is None else self.eliminate_parents
+            self._parents[key] = select(neighbours, variable)
+        parents = self._parents[key]
+        evidence = self.dependence(parents, variable, before)
+        cost = max(0.0, evidence - self.evidence_threshold)
+        return Placement(parents, cost, cost + self.edge_penalty * len(parents), evidence)
 
 
 class OrderSearch:
