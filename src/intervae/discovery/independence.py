@@ -31,7 +31,9 @@ ASSUMPTIONS = (
     "not determine the direction, and such edges are listed as ambiguous."
 )
 MAX_NEIGHBOURS = 8  # that a variable chooses in a local search
-SEARCHES = ("auto", "subsets", "local")
+SEARCHES = ("auto", "subsets", "screened", "local")
+SUBSET_VARIABLES = 10  # up to which the search tries all pairs
+SCREENED_VARIABLES = 24  # up to which the search keeps a beam of subsets
 EXACT_VARIABLES = 8  # up to which every parent set is tried, and the default beam is exact
 
 
@@ -49,7 +51,7 @@ def independence(
     error_tolerance: float = 2.5,
     beam: int = 70,
     max_parents: int | None = None,
-    search: Literal["auto", "subsets", "local"] = "auto",
+    search: Literal["auto", "subsets", "screened", "local"] = "auto",
 ) -> Discovery:
     """Return the graph whose noises are independent of their predecessors.
 
@@ -69,9 +71,9 @@ def independence(
         beam: subsets kept per layer of the search; the default is exact up to 8 variables.
         max_parents: size of the largest parent set tried over subsets; by default any up to 8
             variables, 3 beyond.
-        search: "subsets", dynamic programming; "local", from the last variable to the first with
-            tests among possible neighbours only, for many variables; "auto" is "subsets" up to 8
-            variables.
+        search: "subsets", dynamic programming over all subsets; "screened", the same with tests
+            among possible neighbours only; "local", greedy from the last variable to the first;
+            "auto" takes the first up to 10 variables, the second up to 24.
     """
     started = time.perf_counter()
     require_continuous("independence", names, kinds)
@@ -83,20 +85,29 @@ def independence(
     if search not in SEARCHES:
         raise unknown("search of 'independence'", search, SEARCHES)
     n = len(names)
-    local = search == "local" or (search == "auto" and n > EXACT_VARIABLES)
+    if search == "auto":
+        search = "subsets" if n <= SUBSET_VARIABLES else "screened"
+        search = "local" if n > SCREENED_VARIABLES else search
     if max_parents is None:
         max_parents = n - 1 if n <= EXACT_VARIABLES else 3
+    rows = standardise(random_rows(columns, samples, seed))
     scorer = PlacementScorer(
-        standardise(random_rows(columns, samples, seed)),
+        rows,
         resolution=resolution,
         evidence_threshold=evidence_threshold,
         edge_penalty=edge_penalty,
         error_tolerance=error_tolerance,
         max_parents=max_parents,
         constraints=Knowledge.parse(knowledge).constraints(names),
-        share_regressions=not local,
+        neighbours=None
+        if search == "subsets"
+        else screen_neighbours(rows, min(MAX_NEIGHBOURS, n - 1)),
     )
-    order, placements, ambiguous = (_search_locally if local else _search_exactly)(scorer, n, beam)
+    if search == "local":
+        local = LocalOrderSearch(scorer)
+        order, placements, ambiguous = local.order, local.placements, local.ambiguous
+    else:
+        order, placements, ambiguous = _search_subsets(scorer, n, beam)
     edges = [(cause, effect) for effect in range(n) for cause in sorted(placements[effect].parents)]
     return Discovery(
         graph=CausalGraph(tuple(names), _weights(scorer, placements, edges)),
@@ -110,7 +121,7 @@ def independence(
     )
 
 
-def _search_exactly(
+def _search_subsets(
     scorer: PlacementScorer, variables: int, beam: int
 ) -> tuple[list[int], dict[int, Placement], set[tuple[int, int]]]:
     """Return the order, the placements and the ambiguous edges of the search over subsets."""
@@ -120,15 +131,6 @@ def _search_exactly(
     edges = [(j, i) for i, placement in placements.items() for j in placement.parents]
     ambiguous = {(j, i) for j, i in edges if search.reversed_score(j, i) <= score + 1e-6}
     return order, placements, ambiguous
-
-
-def _search_locally(
-    scorer: PlacementScorer, variables: int, beam: int
-) -> tuple[list[int], dict[int, Placement], set[tuple[int, int]]]:
-    """The same from the last variable to the first, among possible neighbours."""
-    neighbours = screen_neighbours(scorer.columns, min(MAX_NEIGHBOURS, variables - 1))
-    search = LocalOrderSearch(scorer, neighbours)
-    return search.order, search.placements, search.ambiguous
 
 
 def _weights(

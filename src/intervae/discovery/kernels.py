@@ -15,6 +15,7 @@ from scipy.special import gammaincc
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # candidate kernel widths / median distance
 RIDGES = tuple(10.0**k for k in range(-8, 2))  # candidate penalties, for kernels of unit diagonal
 SMALLEST_P = 1e-300
+SMALLEST_PIVOT = 1e-8  # of a kernel of unit diagonal, in a factor of few columns
 
 
 def standardise(columns: np.ndarray) -> np.ndarray:
@@ -44,7 +45,9 @@ def gaussian_kernel(points: np.ndarray) -> np.ndarray:
 
 
 # ---- regression ----------------------------------------------------------------------------
-def leave_one_out(inputs: np.ndarray, targets: np.ndarray, *, rank: int = 300) -> np.ndarray:
+def leave_one_out(
+    inputs: np.ndarray, targets: np.ndarray, *, rank: int = 300, whole_kernel: bool = True
+) -> np.ndarray:
     """Return leave-one-out residuals (N, t) of Gaussian kernel ridge regressions.
 
     Width and penalty minimise the mean squared leave-one-out error of each target; all targets
@@ -55,16 +58,23 @@ def leave_one_out(inputs: np.ndarray, targets: np.ndarray, *, rank: int = 300) -
         inputs: (N, d) standardised predictors; with d = 0 only the mean is fitted.
         targets: (N, t) standardised targets.
         rank: maximum rank of the kernel's pivoted Cholesky factor (exact to 1e-10 below it).
+        whole_kernel: factorise the kernel (N, N); else only `rank` of its columns are computed,
+            which is several times as fast for a small rank.
     """
     rows = len(targets)
     if inputs.shape[1] == 0:
         return (targets - targets.mean(axis=0)) * (rows / (rows - 1.0))
-    distances = squared_distances(inputs)
+    distances = squared_distances(inputs if whole_kernel else inputs[:: max(rows // 200, 1)])
     scale = median_square(distances)
     best_error = np.full(targets.shape[1], np.inf)
     best = np.empty_like(targets)
     for width in WIDTHS:
-        vectors, values = kernel_eigenvectors(np.exp(distances / (-2.0 * scale * width**2)), rank)
+        if whole_kernel:
+            kernel = np.exp(distances / (-2.0 * scale * width**2))
+            vectors, values = kernel_eigenvectors(kernel, rank)
+        else:
+            factor = gaussian_kernel_factor(inputs / (np.sqrt(scale) * width), rank)
+            vectors, values = _eigenvectors(factor)
         shrink = values[:, None] / (values[:, None] + np.array(RIDGES))  # (r, ridges)
         leverage = np.clip((vectors**2) @ shrink, 0.0, 1.0 - 1e-10)  # (N, ridges)
         projected = vectors.T @ targets  # (r, t)
@@ -86,6 +96,30 @@ def kernel_eigenvectors(kernel: np.ndarray, rank: int) -> tuple[np.ndarray, np.n
     rank = min(int(full_rank), rank)
     columns = np.empty((len(kernel), rank))
     columns[pivots - 1] = np.tril(factor)[:, :rank]
+    return _eigenvectors(columns)
+
+
+def gaussian_kernel_factor(points: np.ndarray, rank: int) -> np.ndarray:
+    """Return the pivoted Cholesky factor (N, r) of the kernel of unit width of points (N, d).
+
+    Each step takes the row that is explained worst; only r <= rank columns are computed.
+    """
+    rows = len(points)
+    factor, unexplained = np.zeros((min(rank, rows), rows)), np.ones(rows)
+    for k in range(len(factor)):
+        pivot = int(unexplained.argmax())
+        if unexplained[pivot] < SMALLEST_PIVOT:
+            return factor[:k].T
+        column = np.exp(-0.5 * ((points - points[pivot]) ** 2).sum(axis=1))
+        column -= factor[:k, pivot] @ factor[:k]
+        factor[k] = column / np.sqrt(unexplained[pivot])
+        unexplained = np.maximum(unexplained - factor[k] ** 2, 0.0)
+        unexplained[pivot] = 0.0
+    return factor.T
+
+
+def _eigenvectors(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return eigenvectors (N, r) and eigenvalues (r,) of columns (N, r) times their transpose."""
     values, vectors = np.linalg.eigh(columns.T @ columns)
     large = values > 1e-12 * values[-1]
     values, vectors = values[large], vectors[:, large]

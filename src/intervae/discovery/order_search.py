@@ -21,7 +21,9 @@ from intervae.discovery.kernels import (
 from intervae.discovery.knowledge import EdgeConstraints
 
 Variables = frozenset[int]
-KERNEL_BYTES = 250_000_000  # of the cached kernels, (N, N) each: 48 with 800 rows
+KERNEL_BYTES = 600_000_000  # of the cached kernels, (N, N) each: 117 with 800 rows
+
+LOW_RANK = 80  # of the regressions among neighbours
 
 
 class Placement(NamedTuple):
@@ -45,8 +47,9 @@ class PlacementScorer:
         error_tolerance: standard errors by which a smaller parent set may be worse than the best.
         max_parents: size of the largest parent set tried, or of the required one if larger.
         constraints: allowed and required edges.
-        share_regressions: predict all variables with one factorisation of the kernel of their
-            parents; for few variables, where most parent sets are tried for all of them.
+        neighbours: (n, n) of bool, symmetric, pairs that may have an edge: only neighbours are
+            parents, and needless ones are eliminated one by one. By default all pairs, and all
+            subsets of parents are tried.
     """
 
     def __init__(
@@ -59,9 +62,10 @@ class PlacementScorer:
         error_tolerance: float,
         max_parents: int,
         constraints: EdgeConstraints,
-        share_regressions: bool = True,
+        neighbours: np.ndarray | None = None,
     ) -> None:
-        self.columns, self.share_regressions = columns, share_regressions
+        self.columns = columns
+        self.neighbours: list[Variables] | None = None
         self.max_kernels = max(KERNEL_BYTES // (8 * len(columns) ** 2), 8)
         self.required, self.optional = [], []
         for i in range(columns.shape[1]):
@@ -72,6 +76,10 @@ class PlacementScorer:
         self.resolution, self.max_parents = resolution, max_parents
         self.evidence_threshold = evidence_threshold
         self.edge_penalty, self.error_tolerance = edge_penalty, error_tolerance
+        if neighbours is not None:
+            linked = neighbours | constraints.required | constraints.required.T
+            self.neighbours = [frozenset(np.flatnonzero(row).tolist()) for row in linked]
+        self._parents: dict[tuple[Variables, int], Variables] = {}
         self._residuals: dict[tuple[Variables, int], np.ndarray] = {}
         self._errors: dict[tuple[Variables, int], float] = {}
         self._kernels: dict[object, CentredKernel] = {}
@@ -81,8 +89,15 @@ class PlacementScorer:
         """Return leave-one-out residuals (N,) of a variable given `parents`."""
         key = parents, variable
         if key not in self._residuals:
-            targets = range(self.columns.shape[1]) if self.share_regressions else [variable]
-            residuals = leave_one_out(self.columns[:, sorted(parents)], self.columns[:, targets])
+            # all parent sets are tried for all variables, or few for one
+            targets = range(self.columns.shape[1]) if self.neighbours is None else [variable]
+            whole = self.neighbours is None
+            residuals = leave_one_out(
+                self.columns[:, sorted(parents)],
+                self.columns[:, targets],
+                rank=300 if whole else LOW_RANK,
+                whole_kernel=whole,
+            )
             errors = (residuals**2).mean(axis=0)
             for k, target in enumerate(targets):
                 self._residuals[parents, target] = residuals[:, k]
@@ -145,11 +160,12 @@ class PlacementScorer:
     def dependence(self, parents: Variables, variable: int, before: Variables) -> float:
         """Return decades of evidence that the variable's noise depends on those before.
 
-        Each of them is tested, and all jointly, with a Bonferroni correction.
+        Each of them is tested, and all (of its neighbours) jointly, with a Bonferroni correction.
         """
         if not before or self.error(parents, variable) <= self.resolution**2:
             return 0.0
-        subsets = {frozenset({v}) for v in before} | {before}
+        jointly = before if self.neighbours is None else before & self.neighbours[variable]
+        subsets = {frozenset({v}) for v in before} | ({jointly} if jointly else set())
         smallest = min(self._p_value(parents, variable, subset) for subset in subsets)
         return decades(min(1.0, smallest * len(subsets)))
 
@@ -170,7 +186,12 @@ class PlacementScorer:
 
     def place(self, before: Variables, variable: int) -> Placement:
         """Score the variable after the set `before`."""
-        parents = self.parents(before, variable)
+        neighbours = before if self.neighbours is None else before & self.neighbours[variable]
+        key = neighbours, variable
+        if key not in self._parents:
+            select = self.parents if self.neighbours is None else self.eliminate_parents
+            self._parents[key] = select(neighbours, variable)
+        parents = self._parents[key]
         evidence = self.dependence(parents, variable, before)
         cost = max(0.0, evidence - self.evidence_threshold)
         return Placement(parents, cost, cost + self.edge_penalty * len(parents), evidence)
