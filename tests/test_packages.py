@@ -30,10 +30,14 @@ assert pictures.shape == (2, 3, 16, 16)
 
 
 def find_python(version: str) -> str | None:
-    """Return an interpreter of this version: of the path, or one that pyenv installed."""
+    """Return an interpreter of this version that runs: of the path, or installed by pyenv."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    candidates = sorted((pyenv / "versions").glob(f"{version}.*/bin/python"), reverse=True)
-    return shutil.which(f"python{version}") or next(map(str, candidates), None)
+    installed = sorted((pyenv / "versions").glob(f"{version}.*/bin/python"), reverse=True)
+    for candidate in (shutil.which(f"python{version}"), *map(str, installed)):
+        # a shim of pyenv is on the path also where its Python is not active
+        if candidate and not subprocess.run([candidate, "-V"], capture_output=True).returncode:
+            return candidate
+    return None
 
 
 def run(*words: object, folder: Path) -> str:

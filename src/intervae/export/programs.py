@@ -7,6 +7,7 @@ checks of inputs are not part of a program. manifest.json says what goes in and 
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib.util
 import io
 import json
@@ -66,7 +67,7 @@ def export_programs(model: Model, to: str) -> tuple[dict[str, bytes], dict[str, 
     Arguments:
         to: "torch" or "onnx".
     """
-    model = model.cpu().eval()
+    model = copy.deepcopy(model).cpu().eval().requires_grad_(False)  # programs are not trained
     if to == "onnx":
         _check_onnx()
     files, programs, left_out = {}, {}, {}
@@ -170,15 +171,11 @@ def _constants(model: Model) -> Iterator[None]:
     values = {name: getattr(model, name) for name in CONSTANTS if hasattr(cls, name)}
     if isinstance(model, Counterfactual):
         values["do_names"] = do_names(model)
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     model.__class__ = type(cls.__name__, (cls,), values)
-    model.requires_grad_(False)  # a program is not trained
     try:
         yield
     finally:
         model.__class__ = cls
-        for parameter in trained:
-            parameter.requires_grad_(True)
 
 
 def to_bytes(program: torch.export.ExportedProgram, query: Query, to: str) -> bytes:
