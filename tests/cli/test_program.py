@@ -274,6 +274,8 @@ def test_help_names_every_option(command: str) -> None:
         "show_all": "--all",
         "kinds": "--kind",
         "run": "run",
+        "runs": "run...",
+        "other": "--data",
         "model": "model",
         "name": "name",
         "experiment": "experiment",
