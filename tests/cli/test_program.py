@@ -274,7 +274,6 @@ def test_help_names_every_option(command: str) -> None:
         "show_all": "--all",
         "kinds": "--kind",
         "run": "run",
-        "runs": "run...",
         "other": "--data",
         "model": "model",
         "name": "name",
