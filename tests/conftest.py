@@ -11,6 +11,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -32,6 +33,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if "gpu" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def initial_weights_answer() -> Iterator[None]:
+    """Let models answer with their initial weights, which users may not ask; most tests do."""
+    with mock.patch.object(Model, "check_trained", return_value=None):
+        yield
 
 
 @pytest.fixture

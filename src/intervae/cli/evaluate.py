@@ -31,7 +31,7 @@ GRAPH_FORMATS = (".svg", ".png", ".dot", ".json")
 
 
 def evaluate(
-    runs: Annotated[
+    run: Annotated[
         list[Path],
         typer.Argument(
             metavar="RUN...",
@@ -57,25 +57,25 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate runs on the test split of their data; print tables and write evaluation.json."""
-    results = {}
-    for run in dict.fromkeys(runs):
+    results, runs = {}, list(dict.fromkeys(run))
+    for folder in runs:
         name = ""
         if other is None:
-            model, data = open_run(run, device)
+            model, data = open_run(folder, device)
         else:
-            model, data, is_own = open_other_data(run, device, other)
+            model, data, is_own = open_other_data(folder, device, other)
             name = "" if is_own else data.name
             text = " is the run's own data: its test split is used"
             print_notes(
                 [other + (text if is_own else ": all of it is tested")], err if as_json else out
             )
         if len(runs) > 1 and not as_json:
-            echo(str(run), "bold")
-        results[str(run)] = evaluate_run(
-            model, data, run, metric, as_json and len(runs) == 1, on=name, quiet=as_json
+            echo(str(folder), "bold")
+        results[str(folder)] = evaluate_run(
+            model, data, folder, metric, as_json and len(runs) == 1, on=name, quiet=as_json
         )
     if len(results) > 1 and as_json:
-        rows = {run: [m.to_json() for m in measured] for run, measured in results.items()}
+        rows = {name: [m.to_json() for m in measured] for name, measured in results.items()}
         print(json.dumps(rows, indent=2))
     elif len(results) > 1:
         print_comparison(results)

@@ -82,13 +82,26 @@ class Model(InputChecks, nn.Module, ABC):
 
     def initialise(self, seed: int) -> None:
         """Draw every weight from `seed`, on the CPU, so that it is the same on every machine."""
-        self.trained = False
+        self.trained = self.started = False
         with INITIALISING, torch.random.fork_rng(devices=[]):
             # torch.manual_seed would also reset the generators of the GPUs
             torch.default_generator.manual_seed(seed)
             self.build()
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.eval()  # the mode of queries; training sets its own
+
+    def train(self, mode: bool = True) -> Model:
+        """Set the mode of training, from which on queries are allowed, or that of queries."""
+        self.started = self.started or mode
+        return super().train(mode)
+
+    def check_trained(self) -> None:
+        """Raise a QueryError for a query about pictures to a model that was never trained."""
+        if not (self.trained or self.started):
+            raise QueryError(
+                f"this {self.name} is not trained, so its answer would be noise; call fit(data) "
+                "first, or load a run with intervae.load."
+            )
 
     # ---- what a subclass defines --------------------------------------------------------------
     @abstractmethod
@@ -175,7 +188,8 @@ class Model(InputChecks, nn.Module, ABC):
             )
 
     def sampling_generator(self, n: int, seed: int | None) -> torch.Generator:
-        """Return a CPU generator for `sample(n)`; raise a QueryError for n < 1."""
+        """Return a CPU generator for `sample(n)`; raise a QueryError for n < 1 or untrained."""
+        self.check_trained()
         if isinstance(n, int) and n < 1:
             raise QueryError(f"sample({n}) draws no images; ask for one at least.")
         check_whole(1, QueryError, n=n)

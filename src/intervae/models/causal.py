@@ -75,6 +75,7 @@ class CausalModel(Model):
     @torch.no_grad()
     def measure(self, images: Any, labels: Any = None) -> Tensor:
         """Measure the variables of images (B, C, H, W): values (B, n), see `to_units`."""
+        self.check_trained()
         latents = self.encode(images, labels)
         values = [self.to_units(i, latents[:, i]) for i in range(latents.shape[1])]
         return torch.stack(values, dim=1)
@@ -87,6 +88,7 @@ class CausalModel(Model):
             do: name -> number in the variable's own units, category, one number per image, or
                 a callable of the current value.
         """
+        self.check_trained()
         after = self.intervene(self.encode(images, labels), do)
         return self.decode(after, **self.abduct_picture(images))
 

@@ -46,9 +46,10 @@ class ModelCase:
     batch_terms: frozenset[str] = frozenset()
 
     def model(self, data: Dataset, *, seed: int = 0, **changes: Any) -> Model:
-        """Return a small untrained model for the data."""
+        """Return a small model for the data with its initial weights, which answers queries."""
         small = {key: value for key, value in SMALL_SETTINGS.items() if key in self._fields}
-        return self.cls(data.spec, seed=seed, **{**small, **self.settings(data), **changes})
+        model = self.cls(data.spec, seed=seed, **{**small, **self.settings(data), **changes})
+        return model.train().eval()
 
     def epochs(self, number: int) -> dict[str, int]:
         """Return the setting of the number of epochs, if the model has one."""

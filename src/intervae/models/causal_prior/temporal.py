@@ -259,9 +259,9 @@ class TemporalCausalPriorVAE(CausalModel):
     ) -> Tensor:
         """Clips (B, T, C, H, W) of any length under `do`, and the `steps` frames after them.
 
-        `do` names latents such as z1_0 (latent 0 of frame 1) or b0. Later frames follow by the
-        equations, with the noises of the clip.
+        `do` names latents such as z1_0 (latent 0 of frame 1) or b0; the clip's noises stay.
         """
+        self.check_trained()
         return self._decode_rollout(self.as_images(images, any_length=True), steps, do, background)
 
     @torch.no_grad()

@@ -271,6 +271,7 @@ class CMCL(CMCLNetworks):
         self, images: Any, do: Do, labels: Any = None, *, keep_noise: bool | None = None
     ) -> Tensor:
         """Images (B, C, H, W) under `do`, see `intervene`; they change under do(cause) only."""
+        self.check_trained()
         latents = self.encode(images, labels)
         return self.decode(self.intervene(latents, do, labels, keep_noise=keep_noise))
 

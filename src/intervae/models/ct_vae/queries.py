@@ -88,6 +88,7 @@ class ActionQueries(MCQVAE):
     ) -> Tensor:
         """Return images after 1, 2, ..., `times` applications, (B, times, C, H, W) (Fig. 5)."""
         check_whole(1, QueryError, times=times)
+        self.check_trained()
         pixels, number = self.as_images(images), self.action_number(action)
         graphs = self._graph_noise(samples, seed)
         augmentations = self.augmentations()[: None if augment else 1]

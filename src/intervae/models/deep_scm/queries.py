@@ -145,6 +145,7 @@ class DeepSCMQueries(CausalModel):
                 setting, which is 0 (the mean) by default.
             pixel_temperature: share of the abducted pixel noise; likewise, 0 by default.
         """
+        self.check_trained()
         before = self.encode(images, labels)
         after = self.intervene(before, do)
         settings = self.settings
