@@ -14,7 +14,7 @@ from intervae.cli.evaluate import draw_figures, evaluate_run
 from intervae.cli.options import Device, Evaluate, Kinds, Pictures, Run, Seed
 from intervae.cli.output import echo, print_data, print_notes
 from intervae.cli.runs import load_run_data
-from intervae.cli.signals import interrupted_by_signals
+from intervae.cli.signals import interrupted_by_signals, trace_crashes
 from intervae.errors import DataError, RunError, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ def train(
     pictures: Pictures = True,
 ) -> None:
     """Train a model, evaluate it and draw its figures."""
+    trace_crashes()
     echo(f"reading {data}")  # importing torch takes seconds on a busy machine
     from intervae.models import MODELS, create
     from intervae.models.checks import check_accepts_graph
@@ -149,6 +150,7 @@ def resume(
     run: Run, device: Device = "auto", evaluate: Evaluate = True, pictures: Pictures = True
 ) -> None:
     """Resume an interrupted run with its own settings, evaluate it and draw its figures."""
+    trace_crashes()
     with explain_interrupt(run):
         net, dataset, result = _resume_run(run, device)
         _finish(net, dataset, run, result, evaluate and pictures)
