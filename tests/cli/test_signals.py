@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,3 +128,15 @@ def test_every_way_to_run_out_of_memory_is_named(
 
     monkeypatch.setattr("intervae.cli.train._load_data", fail)
     refused(intervae(*TRAIN, "--out", tmp_path / "run"), 1, "not enough memory", "--size")
+
+
+def test_a_crash_in_a_training_prints_the_stack() -> None:
+    script = (
+        "import ctypes; from intervae.cli.signals import trace_crashes; trace_crashes()\n"
+        "def crash_here(): ctypes.string_at(0)\n"
+        "crash_here()"
+    )
+    command = [sys.executable, "-c", script]
+    crashed = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert crashed.returncode == -signal.SIGSEGV
+    assert "crash_here" in crashed.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import io
 import os
 import re
@@ -73,8 +74,10 @@ def intervae(*words: object, stdout: TextIO | None = None) -> Output:
 @contextlib.contextmanager
 def own_signals() -> Iterator[None]:
     """Restore the handler of Ctrl-C, which the program sets for the whole process."""
-    before = signal.getsignal(signal.SIGINT)
+    before, traced = signal.getsignal(signal.SIGINT), faulthandler.is_enabled()
     yield
+    if not traced:
+        faulthandler.disable()
     signal.signal(signal.SIGINT, before)
 
 

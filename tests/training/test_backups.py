@@ -66,9 +66,9 @@ def test_resume_killed_while_it_writes_keeps_every_file(
     with monkeypatch.context() as patched:
         patched.setattr(loop, "save_model", write_half)
         refused(intervae("resume", run), 1, "interrupted")
-    kept = backups(run)
-    assert kept["README.md.bak"] == before["README.md"]
-    assert "model.safetensors.bak" not in kept  # not rewritten yet
+    copies = backups(run)
+    assert copies["README.md.bak"] == before["README.md"]
+    assert "model.safetensors.bak" not in copies  # not rewritten yet
     assert contents(run)["model.safetensors"] == before["model.safetensors"]
     succeeded(intervae("resume", run, "--no-evaluate"))
     assert not backups(run)

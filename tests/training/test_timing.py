@@ -114,7 +114,7 @@ def test_a_long_training_prints_one_line_and_a_short_one_none(
     assert output.out.splitlines()[0] == "reading pendulum"
     weights = contents(tmp_path / "run")["model.safetensors"]
     monkeypatch.setattr(timing, "MIN_STEPS", 0)
-    monkeypatch.setattr("intervae.training.logging.SHORT", 0.0)
+    monkeypatch.setattr("intervae.training.logging.SHORT_ELSEWHERE", 0.0)
     output = intervae(*words)
     assert output.code == 0
     (line,) = output.err.splitlines()

@@ -10,6 +10,7 @@ import typer
 
 from intervae.cli.options import Device
 from intervae.cli.output import echo, print_page
+from intervae.cli.signals import trace_crashes
 from intervae.errors import UsageError
 
 
@@ -65,6 +66,7 @@ def reproduce(
     ] = False,
 ) -> None:
     """Run an experiment and print its table with the paper's numbers."""
+    trace_crashes()
     from intervae.experiments import (
         EXPERIMENTS,
         find_experiment,

@@ -7,6 +7,7 @@ imports nothing large, so that Ctrl-C is handled before anything else is importe
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import signal
 import sys
@@ -21,6 +22,15 @@ WHILE_STARTING = "error: interrupted while starting; give the same command again
 def handle_ctrl_c() -> None:
     """Let Ctrl-C raise KeyboardInterrupt, and end the program at once during an import."""
     _set_handler("SIGINT")
+
+
+def trace_crashes() -> None:
+    """Print the Python stack of every thread if the process crashes, as by a segmentation fault.
+
+    For commands that run for long.
+    """
+    with contextlib.suppress(AttributeError, OSError, ValueError, RuntimeError):
+        faulthandler.enable()  # fails where standard error is not a file
 
 
 @contextlib.contextmanager

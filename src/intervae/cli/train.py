@@ -14,7 +14,7 @@ import typer
 from intervae.cli.evaluate import draw_figures, evaluate_run
 from intervae.cli.options import Device, Evaluate, Kinds, OtherData, Pictures, Run, Seed
 from intervae.cli.output import echo, print_data, print_notes
-from intervae.cli.signals import interrupted_by_signals
+from intervae.cli.signals import interrupted_by_signals, trace_crashes
 from intervae.errors import DataError, RunError, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def train(
     pictures: Pictures = True,
 ) -> None:
     """Train a model, evaluate it and draw its figures."""
+    trace_crashes()
     echo(f"reading {data}")  # importing torch takes seconds on a busy machine
     from intervae.models import MODELS, create
     from intervae.models.checks import check_accepts_graph
@@ -157,6 +158,7 @@ def resume(
     pictures: Pictures = True,
 ) -> None:
     """Resume an interrupted run with its own settings, evaluate it and draw its figures."""
+    trace_crashes()
     with explain_interrupt(run):
         net, dataset, result = _resume_run(run, device, data)
         _finish(net, dataset, run, result, evaluate and pictures)

@@ -24,7 +24,8 @@ from intervae.errors import RunError
 from intervae.files import cannot_write, check_regular
 from intervae.training.timing import Timing, describe_time
 
-SHORT = 10.0  # seconds below which no estimate is printed
+SHORT = 10.0  # seconds below which no estimate is shown on a terminal
+SHORT_ELSEWHERE = 60.0
 LINE_INTERVAL = 60.0  # seconds between two progress lines
 
 
@@ -140,7 +141,8 @@ class ProgressBar:
 
     def show_estimate(self, timing: Timing, epochs: int) -> None:
         """Print how long `epochs` epochs of a phase take at most, if that is long enough."""
-        if timing.epoch_seconds is None or timing.epoch_seconds * epochs < SHORT:
+        shortest = SHORT_ELSEWHERE if self.progress.disable else SHORT
+        if timing.epoch_seconds is None or timing.epoch_seconds * epochs < shortest:
             return
         threads = f"{timing.threads} CPU thread{'s' if timing.threads > 1 else ''}"
         duration = describe_time(timing.epoch_seconds * epochs)
