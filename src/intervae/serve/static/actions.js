@@ -14,7 +14,7 @@
       ].filter(Boolean);
       const picker = page.picker(run);
       return {
-        element: h("div", { class: "stack" }, picker.element, parts.map((part) => part.element)),
+        element: h("div", { class: "stack" }, picker.element, parts.map((part) => part.element), parts.map((part) => part.repeat.element)),
         update(state) {
           picker.update(state);
           parts.forEach((part) => part.update(state));
@@ -35,7 +35,7 @@
     const shown = h("output", { class: "small numeric" });
     const film = h("div", { class: "actions-film" });
     const message = h("p", { class: "notice bad", hidden: true });
-    const repeat = page.repeatCard();
+    const repeat = page.repeatCard("Repeat the action");
     let asked = "";
 
     const ask = page.latest(async (state, action, count) => {
@@ -55,15 +55,15 @@
         message.textContent = error.message;
       }
     });
-    const element = h("div", { class: "stack" },
+    const element =
       h("section", { class: "card", "aria-label": "Act" },
         h("header", {}, h("h2", { text: "Act" }), h("p", { text: "the picture after an action; below it, what changed" })),
         h("div", { class: "stack" }, h("div", { class: "chips", role: "group", "aria-label": "Action" }, chips),
           h("label", { class: "row small" }, "Times", times, shown), message, film,
-          h("p", { class: "small faint", text: "Change: blue is darker, red is brighter." }))),
-      repeat.element);
+          h("p", { class: "small faint", text: "Change: blue is darker, red is brighter." })));
     return {
       element,
+      repeat,
       update(state, again = false) {
         const action = run.actions.includes(state.action) ? state.action : run.actions[0];
         const count = Math.max(1, Math.min(Number(times.max), state.times || 3));
@@ -92,7 +92,7 @@
     const bars = h("div", { class: "bars" });
     const note = h("p", { class: "notice warn", role: "status", hidden: true });
     const verdict = h("p");
-    const repeat = page.repeatCard();
+    const repeat = page.repeatCard("Repeat the attribution");
     let asked = "";
     let listed = false;
 
@@ -132,16 +132,16 @@
       }
     });
 
-    const element = h("div", { class: "stack" },
+    const element =
       h("section", { class: "card", "aria-label": "Attribute" },
         h("header", {}, h("h2", { text: "Which action was it?" }),
           page.api.exported ? null : h("div", { class: "row push" }, file("before"), file("after"))),
         h("div", { class: "stack" }, run.pairs ? pairs : null, note,
           h("div", { class: "attribute" }, h("div", { class: "figures two" }, sides.before.element, sides.after.element),
-            h("div", { class: "stack" }, verdict, bars)))),
-      repeat.element);
+            h("div", { class: "stack" }, verdict, bars))));
     return {
       element,
+      repeat,
       async update(state, again = false) {
         if (!run.pairs) return;
         if (!listed) {

@@ -5,7 +5,7 @@
   const { h } = page;
 
   /* Returns {element, update({code, name, figures, json})}; figures: [{title, source}]. */
-  page.repeatCard = () => {
+  page.repeatCard = (title = "Repeat this view") => {
     const python = h("pre", { "data-code": "python", tabindex: 0, "aria-label": "Python" });
     const cli = h("pre", { "data-code": "cli", tabindex: 0, "aria-label": "Command line" });
     let view = null;
@@ -22,8 +22,8 @@
         new Blob([JSON.stringify(view.json, null, 1)], { type: "application/json" })) } });
     const cliBox = h("div", {}, h("p", { class: "code-label", text: "Command line" }),
       h("div", { class: "code" }, cli, copyButton(cli, "command")));
-    const element = h("section", { class: "card", "aria-label": "Repeat this view" },
-      h("header", {}, h("h2", { text: "Repeat this view" }),
+    const element = h("section", { class: "card", "aria-label": title },
+      h("header", {}, h("h2", { text: title }),
         h("div", { class: "row push" }, link, h("span", { class: "small faint", text: "Download" }), png, json)),
       h("p", { class: "code-label", text: "Python" }),
       h("div", { class: "code" }, python, copyButton(python, "Python code")), cliBox);
