@@ -276,9 +276,23 @@ def test_parse_do():
     assert parse_do([]) == {}
 
 
+def test_parse_do_reads_soft_changes():
+    do = parse_do(["light+=5", "pendulum -= 2", "shadow*=1.5", "ER+=1"], {"ER+": ()})
+    assert [do[name](10.0) for name in ("light", "pendulum", "shadow")] == [15.0, 8.0, 15.0]
+    assert [str(do[name]) for name in ("light", "pendulum", "shadow")] == [
+        "v + 5",
+        "v - 2",
+        "1.5 v",
+    ]
+    assert do["ER+"] == 1.0  # a name may end in a sign
+
+
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
+        (["light+=much"], "not a number"),
+        (["+=3"], "name=value"),
+        (["light+=1", "light=2"], "'light' twice"),
         (["light"], "name=value"),
         (["=3"], "name=value"),
         (["light="], "not a number"),

@@ -220,7 +220,8 @@ def parse_do(
     do: dict[str, float | LinearChange] = {}
     for text in texts:
         left, equals, value = (part.strip() for part in text.partition("="))
-        operator = left[-1:] if left[-1:] in ("+", "-", "*") else ""
+        is_name = left in (categories or {})  # such as a column "ER+"
+        operator = "" if is_name or left[-1:] not in ("+", "-", "*") else left[-1:]
         name = left.removesuffix(operator).rstrip()
         if not equals or not name:
             raise QueryError(f"--do {text!r} is not of the form name=value, such as --do light=40.")
