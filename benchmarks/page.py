@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import re
 import statistics
@@ -235,7 +234,7 @@ def page_text(document: dict[str, Any]) -> str:
     memory = ", ".join(f"{size:.1f}" for size in measured["memory_mb"])
     lines = ["# Times of the page", "", *page_lines(document), ""]
     lines += [
-        f"Pendulum, 64 x 64, {document['processor_threads']} threads. {CHANGES} changes; the first "
+        f"Pendulum, 64 x 64; torch uses one thread. {CHANGES} changes of a value; the first "
         f"page is the median of {STARTS} starts.",
         f"{FLOODS * REQUESTS:,} requests of {CONNECTIONS} connections: {statuses}. A client that "
         "gets 503 sends its request again after a second.",
@@ -254,7 +253,6 @@ def main() -> None:
     command = " ".join(["python", "benchmarks/page.py", *sys.argv[1:]])
     document = conditions(command, ["fastapi", "uvicorn"])
     document["machine"] = document["machine"].replace(", one thread used", "")
-    document["processor_threads"] = os.cpu_count()
     measured: dict[str, Any] = {}
     document["measured"] = measured
     with tempfile.TemporaryDirectory() as folder:

@@ -55,8 +55,10 @@ SHOTS = {
         height=844,
     ),
     "page-results": Shot("do", "view=results", "td .paper", height=900),
-    "page-actions": Shot("transitions", "picture=3&times=4", ".bars .meter", height=1150),
-    "page-clip": Shot("clips", "picture=1&steps=4&node=z2_0", ".clip-rows img", height=1000),
+    "page-actions": Shot("transitions", "picture=3&times=4", ".bars .meter", height=1420),
+    "page-clip": Shot(
+        "clips", "picture=1&steps=4&do.z2_0=1&node=z2_0", ".clip-rows img", height=1480
+    ),
 }
 
 

@@ -211,7 +211,7 @@ def make_table(folder: Path, page: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != README], ids=ids)
 def test_commands_of_the_docs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In order, in one folder; of `reproduce` only name and options are checked."""
+    """In order, in one folder; of `reproduce` and a server only name and options are checked."""
     monkeypatch.chdir(tmp_path)
     lines = [
         words for block in [*blocks(page, "bash"), *blocks(page, "")] for words in commands(block)
@@ -227,7 +227,8 @@ def test_commands_of_the_docs(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
             continue
         if words[0] == "reproduce":
             assert words[1] in {experiment.name for experiment in EXPERIMENTS}
-            shown = intervae("reproduce", "--help").out
+        if words[0] == "reproduce" or (words[0] == "serve" and "--export" not in words):
+            shown = intervae(words[0], "--help").out
             assert all(
                 word.partition("=")[0] in shown for word in words if word.startswith("--")
             ), words
@@ -255,7 +256,8 @@ def test_make_demo_and_make_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
     assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("make test")
     monkeypatch.chdir(tmp_path)
-    (demo,) = commands(makefile.replace("\t", ""))
+    demo, serve = commands(makefile.replace("\t", ""))
+    assert serve[0] == "serve"
     assert demo[demo.index("--out") + 1] == "runs/demo"
     assert "`runs/demo`" in text_of(README)
     # as many images as show every variable

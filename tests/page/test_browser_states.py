@@ -11,6 +11,7 @@ import pytest
 
 import intervae.serve as serve_package
 from command import SMALL, intervae, make_folder, program, succeeded
+from page_browser import reverse_proxy
 
 SHOWN = "() => document.querySelector('#view .pictures .figures')?.dataset.shown"
 SHOWN_LIGHT = """light => { const key = document.querySelector(".pictures .figures")?.dataset.shown;
@@ -178,6 +179,17 @@ def test_without_data_the_page_says_why_and_uploads_work(
     page.set_input_files('[aria-label="Picture file"]', picture)
     is_shown(page)
     assert str(page.get_attribute("[data-figure=do] img", "src")).startswith("data:image/png")
+
+
+def test_page_lives_under_a_path_of_a_reverse_proxy(
+    runs: dict[str, Path], serve: Callable[..., Any], open_page: Callable[..., Any]
+) -> None:
+    server = serve(runs["pendulum"], "--allow-host", "lab.example.org")
+    token = server.address.partition("#")[2]
+    with reverse_proxy(server.origin, "/what-if/", "lab.example.org") as port:
+        page = open_page(f"http://127.0.0.1:{port}/what-if/#{token}")
+        is_shown(page)
+        page.close()
 
 
 # ---- export -------------------------------------------------------------------------------------

@@ -198,6 +198,22 @@ def test_upload_is_asked_about_like_a_test_picture(page: Any, tmp_path: Path) ->
     page.wait_for_selector(".choice .notice:visible")
 
 
+def test_picture_can_be_dropped_on_the_page(page: Any) -> None:
+    factual = source(page, "[data-figure=factual] img")
+    page.evaluate(
+        """address => { const [, data] = address.split(",");
+        const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+        const files = new DataTransfer();
+        files.items.add(new File([bytes], "dropped.png", {type: "image/png"}));
+        for (const kind of ["dragover", "drop"]) {
+          window.dispatchEvent(new DragEvent(kind, {dataTransfer: files, cancelable: true}));
+        } }""",
+        factual,
+    )
+    page.wait_for_selector("text=dropped.png")
+    assert page.evaluate("page.state.picture") == "upload"
+
+
 def test_thumbnails_sweep_and_strip(page: Any) -> None:
     page.click('text="Browse"')
     page.wait_for_selector('.thumbs [data-index="5"] img')

@@ -144,3 +144,12 @@ def test_runs_are_numbered_in_the_order_of_the_command_line(finished: Path) -> N
     page = open_folders([finished, Path("elsewhere"), finished])
     assert [run.number for run in page.runs] == [0, 1, 2]
     assert page.runs[1].description.name == "elsewhere"
+
+
+def test_files_of_the_page_are_small_and_packaged() -> None:
+    from intervae.serve.app import STATIC, static_files
+
+    assert {path.name for path in STATIC.iterdir()} == set(static_files())
+    assert sum(path.stat().st_size for path in static_files().values()) < 300_000
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    assert '"serve/static/*"' in project

@@ -80,14 +80,18 @@
       }
       if (response.ok && parsed) return parsed;
       const text = parsed && typeof parsed.error === "string" ? parsed.error : "";
-      throw new PageError(text || `The server answered with status ${response.status}.`, response.status);
+      throw new PageError(
+        text || `The server answered with status ${response.status}.`,
+        response.status,
+      );
     }
   }
 
   const server = {
     exported: false,
     runs: () => request("api/runs"),
-    pictures: (run, start, count) => request(`api/runs/${run}/pictures?start=${start}&count=${count}`),
+    pictures: (run, start, count) =>
+      request(`api/runs/${run}/pictures?start=${start}&count=${count}`),
     pairs: (run, start, count) => request(`api/runs/${run}/pairs?start=${start}&count=${count}`),
     upload: (run, file) => request(`api/runs/${run}/upload`, { file }),
     do: (run, pictures, doing) => request(`api/runs/${run}/do`, { pictures, do: doing }),
@@ -103,7 +107,9 @@
     results: () => request("api/results"),
     result: (id) => request(`api/results/${id}`),
     figure: async (id, figure) =>
-      URL.createObjectURL(await request(`api/results/${id}/figures/${figure.id}`, undefined, { blob: true })),
+      URL.createObjectURL(
+        await request(`api/results/${id}/figures/${figure.id}`, undefined, { blob: true }),
+      ),
     alive: async () => (await fetch("api/status", { cache: "no-store" })).ok,
   };
 
@@ -119,7 +125,11 @@
     const read = (key) => {
       const file = manifest.files[key];
       if (!file) {
-        return Promise.reject(new PageError("This view is not part of the export; `intervae serve` on the run shows it."));
+        return Promise.reject(
+          new PageError(
+            "This view is not part of the export; `intervae serve` on the run shows it.",
+          ),
+        );
       }
       return new Promise((resolve, reject) => {
         waiting.set(key, resolve);
@@ -129,7 +139,10 @@
       });
     };
     const nearest = (values, value) =>
-      values.reduce((best, each, k) => (Math.abs(each - value) < Math.abs(values[best] - value) ? k : best), 0);
+      values.reduce(
+        (best, each, k) => (Math.abs(each - value) < Math.abs(values[best] - value) ? k : best),
+        0,
+      );
     const name = (doing) => Object.keys(doing)[0] || "";
 
     async function answer(kind, run, index, doing) {
@@ -140,7 +153,8 @@
       const value = doing[variable];
       const code = typeof value === "string" ? category(run, variable, value) : value;
       const found = grid.answers[nearest(grid.values, code)];
-      if (!found) throw new PageError(`The model gives no answer for ${variable} = ${page.number(code)}.`);
+      if (!found)
+        throw new PageError(`The model gives no answer for ${variable} = ${page.number(code)}.`);
       return found;
     }
     function category(run, variable, word) {
@@ -148,7 +162,11 @@
       const entry = found.variables.find((each) => each.name === variable);
       return entry ? entry.categories.indexOf(word) : 0;
     }
-    const slice = (page_, key, start, count) => ({ ...page_, start, [key]: page_[key].slice(start, start + count) });
+    const slice = (page_, key, start, count) => ({
+      ...page_,
+      start,
+      [key]: page_[key].slice(start, start + count),
+    });
 
     return {
       exported: true,
@@ -158,12 +176,19 @@
         const values = (manifest.grid[run] || {})[variable] || [];
         return values.length ? values[nearest(values, value)] : value;
       },
-      runs: async () => ({ version: manifest.version, runs: manifest.runs, results: manifest.results?.results.length || 0 }),
-      pictures: async (run, start, count) => slice(manifest.pictures[run], "pictures", start, count),
+      runs: async () => ({
+        version: manifest.version,
+        runs: manifest.runs,
+        results: manifest.results?.results.length || 0,
+      }),
+      pictures: async (run, start, count) =>
+        slice(manifest.pictures[run], "pictures", start, count),
       indices: (run) => manifest.pictures[run].pictures.map((picture) => picture.index),
       pairs: async (run, start, count) => slice(manifest.pairs[run], "pairs", start, count),
       do: async (run, pictures, doing) => {
-        const parts = await Promise.all(pictures.map(({ index }) => answer("do", run, index, doing)));
+        const parts = await Promise.all(
+          pictures.map(({ index }) => answer("do", run, index, doing)),
+        );
         return { ...parts[0], answers: parts.map((part) => part.answers[0]) };
       },
       sweep: async (run, { picture, variable }) => {
@@ -172,29 +197,50 @@
         const values = known.map((k) => grid.values[k]);
         const first = known.map((k) => grid.answers[k].answers[0]);
         const measured = {};
-        first.forEach((part, k) => part.values.forEach((value) => {
-          (measured[value.name] ||= [])[k] = value.after;
-        }));
+        first.forEach((part, k) =>
+          part.values.forEach((value) => {
+            (measured[value.name] ||= [])[k] = value.after;
+          }),
+        );
         return {
-          run, variable, values, measured,
-          texts: first.map((part, k) => part.values.find((v) => v.name === variable)?.after_text ?? page.number(values[k])),
+          run,
+          variable,
+          values,
+          measured,
+          texts: first.map(
+            (part, k) =>
+              part.values.find((v) => v.name === variable)?.after_text ?? page.number(values[k]),
+          ),
           frames: first.map((part) => part.counterfactual),
           truth: first.every((part) => part.truth) ? first.map((part) => part.truth) : null,
-          pixel_mae: first.every((part) => part.errors) ? first.map((part) => part.errors.pixel_mae) : null,
+          pixel_mae: first.every((part) => part.errors)
+            ? first.map((part) => part.errors.pixel_mae)
+            : null,
           code: grid.answers[known[0]]?.code,
         };
       },
       act: async (run, { picture, action, times }) => {
         const all = await load(`act/${run}/${picture.index}/${action}`);
-        return { ...all, pictures: all.pictures.slice(0, times), changes: all.changes.slice(0, times) };
+        return {
+          ...all,
+          pictures: all.pictures.slice(0, times),
+          changes: all.changes.slice(0, times),
+        };
       },
       attribute: (run, { pair }) => load(`attribute/${run}/${pair}`),
       clip: (run, { picture, do: doing }) => answer("clip", run, picture.index, doing),
       findings: (run) => load(`findings/${run}`),
       heatMap: async (run, { pictures, latent }) => {
-        const parts = await Promise.all(pictures.map(({ index }) => load(`heat_map/${run}/${index}/${latent}`)));
+        const parts = await Promise.all(
+          pictures.map(({ index }) => load(`heat_map/${run}/${index}/${latent}`)),
+        );
         const join = (key) => parts.flatMap((part) => part[key]);
-        return { ...parts[0], overlays: join("overlays"), maps: join("maps"), pictures: join("pictures") };
+        return {
+          ...parts[0],
+          overlays: join("overlays"),
+          maps: join("maps"),
+          pictures: join("pictures"),
+        };
       },
       traverse: (run, { picture, latent }) => load(`traverse/${run}/${picture.index}/${latent}`),
       results: async () => manifest.results || { results: [] },

@@ -15,7 +15,8 @@ const page = {};
     for (const [key, value] of Object.entries(attributes || {})) {
       if (value === null || value === undefined || value === false) continue;
       if (key === "on") {
-        for (const [event, listener] of Object.entries(value)) node.addEventListener(event, listener);
+        for (const [event, listener] of Object.entries(value))
+          node.addEventListener(event, listener);
       } else if (key === "text") {
         node.textContent = value;
       } else if (key === "style") {

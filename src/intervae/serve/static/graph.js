@@ -9,7 +9,8 @@
   const KINDS = new Set(["missing", "wrong", "reversed"]);
 
   function title(edge) {
-    if (edge.kind === "missing") return `${edge.cause} causes ${edge.effect} in truth; the model has no such edge`;
+    if (edge.kind === "missing")
+      return `${edge.cause} causes ${edge.effect} in truth; the model has no such edge`;
     const strength = edge.label ? `, strength ${edge.label}` : "";
     const verdict = KINDS.has(edge.kind) ? ` (${edge.kind})` : "";
     return `${edge.cause} ${edge.directed === false ? "is linked to" : "causes"} ${edge.effect}${strength}${verdict}`;
@@ -50,8 +51,13 @@
 
     function drawNode(parent, node, index) {
       const canSet = options.settable(node.name);
-      const label = svg("text", { x: node.x + node.width / 2, y: node.y + node.height / 2, text: node.name });
-      const group = svg("g",
+      const label = svg("text", {
+        x: node.x + node.width / 2,
+        y: node.y + node.height / 2,
+        text: node.name,
+      });
+      const group = svg(
+        "g",
         {
           class: canSet ? "node" : "node fixed",
           "data-node": node.name,
@@ -62,10 +68,24 @@
             keydown: (event) => onKey(event, index),
           },
         },
-        svg("rect", { class: "halo", x: node.x - 4, y: node.y - 4, width: node.width + 8,
-          height: node.height + 8, rx: 11 }),
-        svg("rect", { class: "box", x: node.x, y: node.y, width: node.width, height: node.height, rx: 7 }),
-        label);
+        svg("rect", {
+          class: "halo",
+          x: node.x - 4,
+          y: node.y - 4,
+          width: node.width + 8,
+          height: node.height + 8,
+          rx: 11,
+        }),
+        svg("rect", {
+          class: "box",
+          x: node.x,
+          y: node.y,
+          width: node.width,
+          height: node.height,
+          rx: 7,
+        }),
+        label,
+      );
       parent.append(group);
       return { ...node, group, label, canSet };
     }
@@ -122,8 +142,16 @@
   /* An edge with its arrow head, and the mark that do() cuts it. */
   function drawEdge(root, edge, placed) {
     const line = svg("path", { class: "line", d: edge.path });
-    const group = svg("g", { class: `edge ${KINDS.has(edge.kind) ? edge.kind : ""}`, "data-cause": edge.cause, "data-effect": edge.effect },
-      svg("title", { text: title(edge) }), line);
+    const group = svg(
+      "g",
+      {
+        class: `edge ${KINDS.has(edge.kind) ? edge.kind : ""}`,
+        "data-cause": edge.cause,
+        "data-effect": edge.effect,
+      },
+      svg("title", { text: title(edge) }),
+      line,
+    );
     root.append(group);
     const length = line.getTotalLength ? line.getTotalLength() : 0;
     if (!length) return { ...edge, group, label: null };
@@ -133,12 +161,22 @@
     if (edge.directed !== false) {
       const corner = (turn) =>
         `${tip.x - HEAD * Math.cos(angle + turn)},${tip.y - HEAD * Math.sin(angle + turn)}`;
-      group.append(svg("polygon", { class: "head", points: `${tip.x},${tip.y} ${corner(0.4)} ${corner(-0.4)}` }));
+      group.append(
+        svg("polygon", {
+          class: "head",
+          points: `${tip.x},${tip.y} ${corner(0.4)} ${corner(-0.4)}`,
+        }),
+      );
     }
     let label = null;
     if (placed && edge.label) {
-      const free = (point) => placed.every((other) => Math.abs(point.x - other.x) > 28 || Math.abs(point.y - other.y) > 13);
-      const points = [0.36, 0.24, 0.48, 0.14, 0.58].map((share) => line.getPointAtLength(length * share));
+      const free = (point) =>
+        placed.every(
+          (other) => Math.abs(point.x - other.x) > 28 || Math.abs(point.y - other.y) > 13,
+        );
+      const points = [0.36, 0.24, 0.48, 0.14, 0.58].map((share) =>
+        line.getPointAtLength(length * share),
+      );
       const at = points.find(free) || points[0];
       placed.push(at);
       label = svg("text", { class: "strength", x: at.x, y: at.y, text: edge.label });
@@ -146,9 +184,13 @@
     }
     const middle = line.getPointAtLength(length * 0.68);
     group.append(
-      svg("g", { class: "scissors" },
+      svg(
+        "g",
+        { class: "scissors" },
         svg("circle", { cx: middle.x, cy: middle.y, r: 7 }),
-        svg("path", { d: `M${middle.x - 3} ${middle.y - 3}l6 6m0 -6l-6 6` })));
+        svg("path", { d: `M${middle.x - 3} ${middle.y - 3}l6 6m0 -6l-6 6` }),
+      ),
+    );
     return { ...edge, group, label };
   }
 })();

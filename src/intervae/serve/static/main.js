@@ -12,9 +12,17 @@
   let shown = { key: "", view: null };
 
   /* ---- connection -------------------------------------------------------------------------- */
-  const lostNotice = h("p", { class: "notice bad", "data-notice": "lost" }, h("b", { text: "The connection to the server is lost." }),
-    "Is `intervae serve` still running? The page goes on by itself as soon as it answers.");
-  const busyNotice = h("p", { class: "notice warn", "data-notice": "busy", text: "The server is busy; asking again\u2026" });
+  const lostNotice = h(
+    "p",
+    { class: "notice bad", "data-notice": "lost" },
+    h("b", { text: "The connection to the server is lost." }),
+    "Is `intervae serve` still running? The page goes on by itself as soon as it answers.",
+  );
+  const busyNotice = h("p", {
+    class: "notice warn",
+    "data-notice": "busy",
+    text: "The server is busy; asking again\u2026",
+  });
   let lost = false;
   page.connection = {
     lost() {
@@ -49,18 +57,31 @@
   function drawBar(run, name) {
     const tabs = run ? viewsOf(run).map((each) => [each, page.views[each].label]) : [];
     if (resultCount) tabs.push(["results", "Results"]);
-    page.replace($("tabs"), tabs.map(([each, label]) => h("a", {
-      href: page.formatState({ ...page.state, view: each }), text: label, "aria-current": each === name ? "page" : null,
-      on: { click: (event) => {
-        event.preventDefault();
-        page.change({ view: each });
-      } } })));
+    page.replace(
+      $("tabs"),
+      tabs.map(([each, label]) =>
+        h("a", {
+          href: page.formatState({ ...page.state, view: each }),
+          text: label,
+          "aria-current": each === name ? "page" : null,
+          on: {
+            click: (event) => {
+              event.preventDefault();
+              page.change({ view: each });
+            },
+          },
+        }),
+      ),
+    );
     const select = $("run");
     const list = ready();
     $("run-label").hidden = !list.length;
     if (select.dataset.ids !== list.map((each) => each.id).join()) {
       select.dataset.ids = list.map((each) => each.id).join();
-      page.replace(select, list.map((each) => h("option", { value: each.id, text: `${each.name} (${each.model})` })));
+      page.replace(
+        select,
+        list.map((each) => h("option", { value: each.id, text: `${each.name} (${each.model})` })),
+      );
     }
     if (run) select.value = run.id;
   }
@@ -70,11 +91,23 @@
     const loading = runs.filter((run) => run.state === "loading");
     for (const old of $("notices").querySelectorAll("[data-run]")) old.remove();
     for (const run of failed) {
-      $("notices").append(h("p", { class: "notice bad", "data-run": run.id },
-        h("b", { text: `${run.folder} could not be opened.` }), run.error || ""));
+      $("notices").append(
+        h(
+          "p",
+          { class: "notice bad", "data-run": run.id },
+          h("b", { text: `${run.folder} could not be opened.` }),
+          run.error || "",
+        ),
+      );
     }
     if (loading.length && ready().length) {
-      $("notices").append(h("p", { class: "notice", "data-run": "loading", text: `Loading ${loading.map((run) => run.name).join(", ")}\u2026` }));
+      $("notices").append(
+        h("p", {
+          class: "notice",
+          "data-run": "loading",
+          text: `Loading ${loading.map((run) => run.name).join(", ")}\u2026`,
+        }),
+      );
     }
   }
 
@@ -85,8 +118,18 @@
     const state = page.state;
     const changes = {};
     if (state.picture === "upload" && !page.upload) changes.picture = 0;
-    if (typeof state.picture === "number" && run.pictures.count && state.picture >= run.pictures.count && !page.api.exported) changes.picture = 0;
-    if (page.api.exported && page.api.indices(run.id).length && !page.api.indices(run.id).includes(state.picture)) {
+    if (
+      typeof state.picture === "number" &&
+      run.pictures.count &&
+      state.picture >= run.pictures.count &&
+      !page.api.exported
+    )
+      changes.picture = 0;
+    if (
+      page.api.exported &&
+      page.api.indices(run.id).length &&
+      !page.api.indices(run.id).includes(state.picture)
+    ) {
       [changes.picture] = page.api.indices(run.id);
     }
     const names = new Set(run.variables.map((variable) => variable.name));
@@ -94,8 +137,11 @@
       changes.do = Object.fromEntries(Object.entries(state.do).filter(([name]) => names.has(name)));
     }
     if (page.api.exported) {
-      const snapped = Object.fromEntries(Object.entries(changes.do || state.do).slice(0, 1)
-        .map(([name, value]) => [name, page.api.snap(run.id, name, value.add ?? value)]));
+      const snapped = Object.fromEntries(
+        Object.entries(changes.do || state.do)
+          .slice(0, 1)
+          .map(([name, value]) => [name, page.api.snap(run.id, name, value.add ?? value)]),
+      );
       if (JSON.stringify(snapped) !== JSON.stringify(state.do)) changes.do = snapped;
     }
     return changes;
@@ -109,16 +155,30 @@
       drawBar(null, "");
       const loading = runs.some((run_) => run_.state === "loading");
       shown = { key: "", view: null };
-      page.replace($("view"), loading ? h("p", { class: "empty", text: "Loading the model\u2026" })
-        : runs.length ? empty("No run could be opened.", "The reasons are above.") : empty("There is no run to show.", "Start the page with `intervae serve RUN`."));
+      page.replace(
+        $("view"),
+        loading
+          ? h("p", { class: "empty", text: "Loading the model\u2026" })
+          : runs.length
+            ? empty("No run could be opened.", "The reasons are above.")
+            : empty("There is no run to show.", "Start the page with `intervae serve RUN`."),
+      );
       return;
     }
     const names = run ? viewsOf(run) : [];
-    const name = wanted === "results" && resultCount ? "results" : names.includes(wanted) ? wanted : names[0];
+    const name =
+      wanted === "results" && resultCount ? "results" : names.includes(wanted) ? wanted : names[0];
     drawBar(run, name);
-    document.title = run && name !== "results" ? `${run.name} \u2013 intervae` : "Results \u2013 intervae";
+    document.title =
+      run && name !== "results" ? `${run.name} \u2013 intervae` : "Results \u2013 intervae";
     if (!name) {
-      page.replace($("view"), empty(`${run.model} has nothing to show here.`, "It answers none of the questions of this page."));
+      page.replace(
+        $("view"),
+        empty(
+          `${run.model} has nothing to show here.`,
+          "It answers none of the questions of this page.",
+        ),
+      );
       return;
     }
     if (name !== "results") {
@@ -128,36 +188,71 @@
         return;
       }
     }
-    const key = name === "results" ? "results" : `${name} ${run.id} ${name === "compare" ? ready().length : ""}`;
+    const key =
+      name === "results"
+        ? "results"
+        : `${name} ${run.id} ${name === "compare" ? ready().length : ""}`;
     if (key !== shown.key) {
       page.onDrop = null;
-      shown = { key, view: name === "results" ? page.resultsView() : page.views[name].create(run, runs) };
+      shown = {
+        key,
+        view: name === "results" ? page.resultsView() : page.views[name].create(run, runs),
+      };
       page.replace($("view"), run && name !== "results" ? intro(run) : null, shown.view.element);
     }
     shown.view.update(page.state);
   }
 
   function intro(run) {
-    return h("div", { class: "intro" }, h("h1", { text: run.name }), h("p", { class: "faint", text: run.title || run.model }),
-      h("p", { class: "small faint" }, [
-        run.pictures.data && `data ${run.pictures.data}`, `${run.image.height} \u00d7 ${run.image.width} px`,
-        run.seed !== null && run.seed !== undefined && `seed ${run.seed}`, run.folder].filter(Boolean).map((text) => h("span", { text }))),
-      (run.notes || []).map((note) => h("p", { class: "notice", text: note })));
+    return h(
+      "div",
+      { class: "intro" },
+      h("h1", { text: run.name }),
+      h("p", { class: "faint", text: run.title || run.model }),
+      h(
+        "p",
+        { class: "small faint" },
+        [
+          run.pictures.data && `data ${run.pictures.data}`,
+          `${run.image.height} \u00d7 ${run.image.width} px`,
+          run.seed !== null && run.seed !== undefined && `seed ${run.seed}`,
+          run.folder,
+        ]
+          .filter(Boolean)
+          .map((text) => h("span", { text })),
+      ),
+      (run.notes || []).map((note) => h("p", { class: "notice", text: note })),
+    );
   }
 
   /* ---- token and start --------------------------------------------------------------------- */
   function askForToken(text) {
-    const field = h("input", { type: "text", "aria-label": "Address or token", autocomplete: "off", spellcheck: "false" });
-    const form = h("form", { class: "card token", on: { submit: (event) => {
-      event.preventDefault();
-      const token = page.tokenIn(field.value);
-      if (token) {
-        page.setToken(token);
-        start();
-      }
-    } } }, h("h2", { text: "This page needs the token of its server" }),
-    h("p", { class: "faint", text }), h("p", { text: "Paste the address that `intervae serve` printed:" }),
-    h("div", { class: "row" }, field, h("button", { class: "main", text: "Open" })));
+    const field = h("input", {
+      type: "text",
+      "aria-label": "Address or token",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
+    const form = h(
+      "form",
+      {
+        class: "card token",
+        on: {
+          submit: (event) => {
+            event.preventDefault();
+            const token = page.tokenIn(field.value);
+            if (token) {
+              page.setToken(token);
+              start();
+            }
+          },
+        },
+      },
+      h("h2", { text: "This page needs the token of its server" }),
+      h("p", { class: "faint", text }),
+      h("p", { text: "Paste the address that `intervae serve` printed:" }),
+      h("div", { class: "row" }, field, h("button", { class: "main", text: "Open" })),
+    );
     shown = { key: "", view: null };
     page.replace($("view"), form);
     field.focus();
@@ -171,26 +266,47 @@
       const before = JSON.stringify(runs.map((run) => [run.id, run.state]));
       runs = answer.runs;
       resultCount = answer.results || 0;
-      if (before === JSON.stringify(runs.map((run) => [run.id, run.state])) && shown.view) shown.view.retry?.();
+      if (before === JSON.stringify(runs.map((run) => [run.id, run.state])) && shown.view)
+        shown.view.retry?.();
       render();
       if (runs.some((run) => run.state === "loading")) timer = setTimeout(start, POLL);
     } catch (error) {
       if (error.status === 401) askForToken(error.message);
-      else if (error.status !== -1) page.replace($("view"), empty("The page could not start.", error.message));
+      else if (error.status !== -1)
+        page.replace($("view"), empty("The page could not start.", error.message));
     }
   }
 
   function themeButton() {
     const button = $("theme");
-    page.replace(button, svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true", fill: "none", stroke: "currentColor", "stroke-width": 1.5 },
-      svg("circle", { cx: 8, cy: 8, r: 6.25 }), svg("path", { d: "M8 1.75a6.25 6.25 0 0 1 0 12.500z", fill: "currentColor", stroke: "none" })));
+    page.replace(
+      button,
+      svg(
+        "svg",
+        {
+          viewBox: "0 0 16 16",
+          "aria-hidden": "true",
+          fill: "none",
+          stroke: "currentColor",
+          "stroke-width": 1.5,
+        },
+        svg("circle", { cx: 8, cy: 8, r: 6.25 }),
+        svg("path", {
+          d: "M8 1.75a6.25 6.25 0 0 1 0 12.500z",
+          fill: "currentColor",
+          stroke: "none",
+        }),
+      ),
+    );
     button.addEventListener("click", () => window.intervaeTheme.next());
   }
 
   page.loadToken();
   themeButton();
   page.startDrops();
-  $("run").addEventListener("change", () => page.change({ run: Number($("run").value), view: page.state.view }));
+  $("run").addEventListener("change", () =>
+    page.change({ run: Number($("run").value), view: page.state.view }),
+  );
   page.startState(render);
   start();
 })();

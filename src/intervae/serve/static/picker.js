@@ -15,19 +15,26 @@
     return { index: state.picture === "upload" ? 0 : state.picture };
   };
   page.pictureText = (state, noun = "test picture") =>
-    state.picture === "upload" ? (page.upload ? page.upload.name : "upload") : `${noun} ${state.picture}`;
+    state.picture === "upload"
+      ? page.upload
+        ? page.upload.name
+        : "upload"
+      : `${noun} ${state.picture}`;
 
   const base64 = (buffer) => {
     const bytes = new Uint8Array(buffer);
     let text = "";
-    for (let i = 0; i < bytes.length; i += 0x8000) text += String.fromCharCode(...bytes.subarray(i, i + 0x8000));
+    for (let i = 0; i < bytes.length; i += 0x8000)
+      text += String.fromCharCode(...bytes.subarray(i, i + 0x8000));
     return btoa(text);
   };
 
   /* Send a file to the server, which returns it at the model's size; nothing is stored. */
   page.readUpload = async (run, file) => {
     if (file.size > LARGEST) {
-      throw new page.PageError(`${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MiB; at most 8 MiB are read.`);
+      throw new page.PageError(
+        `${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MiB; at most 8 MiB are read.`,
+      );
     }
     const answer = await page.api.upload(run.id, base64(await file.arrayBuffer()));
     return { png: answer.png, notes: answer.notes || [], name: file.name, run: run.id };
@@ -52,10 +59,22 @@
       try {
         const answer = await page.api.pictures(run.id, start, PAGE);
         message.textContent = answer.error || "";
-        page.replace(grid, answer.pictures.map((picture) =>
-          h("button", { type: "button", "data-index": picture.index, "aria-label": `Test picture ${picture.index}`,
-            on: { click: () => onChoose(picture.index) } },
-          h("img", { class: "picture", src: page.png(picture.png), alt: "" }), picture.index)));
+        page.replace(
+          grid,
+          answer.pictures.map((picture) =>
+            h(
+              "button",
+              {
+                type: "button",
+                "data-index": picture.index,
+                "aria-label": `Test picture ${picture.index}`,
+                on: { click: () => onChoose(picture.index) },
+              },
+              h("img", { class: "picture", src: page.png(picture.png), alt: "" }),
+              picture.index,
+            ),
+          ),
+        );
         where.textContent = `${start} to ${Math.min(start + PAGE, total()) - 1} of ${total().toLocaleString("en")}`;
         mark();
       } catch (error) {
@@ -67,8 +86,13 @@
         button.setAttribute("aria-pressed", String(Number(button.dataset.index) === chosen()));
       }
     }
-    const element = h("div", { class: "browse", hidden: true }, grid,
-      h("div", { class: "row" }, before, after, where), message);
+    const element = h(
+      "div",
+      { class: "browse", hidden: true },
+      grid,
+      h("div", { class: "row" }, before, after, where),
+      message,
+    );
     return {
       element,
       mark,
@@ -96,24 +120,46 @@
         choose(((Number(chosen()) || 0) + direction + count) % count);
       }
     };
-    const field = h("input", { type: "number", min: 0, max: count - 1, step: 1, "aria-label": `Index of the test ${noun}`,
-      on: { change: () => {
-        const index = Math.round(Number(field.value));
-        if (field.value.trim() !== "" && index >= 0 && index < count) choose(index);
-        else field.value = chosen();
-      } } });
+    const field = h("input", {
+      type: "number",
+      min: 0,
+      max: count - 1,
+      step: 1,
+      "aria-label": `Index of the test ${noun}`,
+      on: {
+        change: () => {
+          const index = Math.round(Number(field.value));
+          if (field.value.trim() !== "" && index >= 0 && index < count) choose(index);
+          else field.value = chosen();
+        },
+      },
+    });
     const thumbnails = page.thumbnails(run, choose, chosen);
-    const browse = h("button", { text: "Browse", "aria-expanded": "false",
-      on: { click: () => {
-        const open = browse.getAttribute("aria-expanded") !== "true";
-        browse.setAttribute("aria-expanded", String(open));
-        if (open) thumbnails.open();
-        else thumbnails.close();
-      } } });
-    const file = h("input", { type: "file", accept: "image/png,image/jpeg,image/webp,image/bmp", class: "offscreen", tabindex: -1,
-      "aria-label": "Picture file", on: { change: () => file.files[0] && take(file.files[0]) } });
+    const browse = h("button", {
+      text: "Browse",
+      "aria-expanded": "false",
+      on: {
+        click: () => {
+          const open = browse.getAttribute("aria-expanded") !== "true";
+          browse.setAttribute("aria-expanded", String(open));
+          if (open) thumbnails.open();
+          else thumbnails.close();
+        },
+      },
+    });
+    const file = h("input", {
+      type: "file",
+      accept: "image/png,image/jpeg,image/webp,image/bmp",
+      class: "offscreen",
+      tabindex: -1,
+      "aria-label": "Picture file",
+      on: { change: () => file.files[0] && take(file.files[0]) },
+    });
     const upload = h("button", { text: "Upload\u2026", on: { click: () => file.click() } });
-    const drop = h("div", { class: "drop", text: `Drop a picture anywhere on the page, or use Upload. It is read in memory and not stored.` });
+    const drop = h("div", {
+      class: "drop",
+      text: `Drop a picture anywhere on the page, or use Upload. It is read in memory and not stored.`,
+    });
     const message = h("p", { class: "notice warn", role: "status", hidden: true });
 
     async function take(chosenFile) {
@@ -130,21 +176,70 @@
     }
     page.onDrop = canUpload ? take : null;
 
-    const row = h("div", { class: "row" },
+    const row = h(
+      "div",
+      { class: "row" },
       h("h2", { text: `Test ${noun}` }),
-      indices ? null : field, indices ? null : h("span", { class: "small faint", text: `of ${count.toLocaleString("en")}` }),
-      h("button", { class: "icon", "aria-label": `Previous ${noun}`, text: "\u2039", on: { click: () => step(-1) } }),
-      h("button", { class: "icon", "aria-label": `Next ${noun}`, text: "\u203a", on: { click: () => step(1) } }),
-      indices ? null : h("button", { text: "Random", on: { click: () => choose(Math.floor(Math.random() * count)) } }), browse);
+      indices ? null : field,
+      indices
+        ? null
+        : h("span", { class: "small faint", text: `of ${count.toLocaleString("en")}` }),
+      h("button", {
+        class: "icon",
+        "aria-label": `Previous ${noun}`,
+        text: "\u2039",
+        on: { click: () => step(-1) },
+      }),
+      h("button", {
+        class: "icon",
+        "aria-label": `Next ${noun}`,
+        text: "\u203a",
+        on: { click: () => step(1) },
+      }),
+      indices
+        ? null
+        : h("button", {
+            text: "Random",
+            on: { click: () => choose(Math.floor(Math.random() * count)) },
+          }),
+      browse,
+    );
     const name = h("span", { class: "small" });
-    const back = h("button", { class: "plain", text: "Back to the test pictures", on: { click: () => choose(0) } });
-    const own = h("div", { class: "row", hidden: true }, h("h2", { text: "Your picture" }), name, back);
-    const element = h("section", { class: "card choice", "aria-label": `Choice of the ${noun}` },
-      h("div", { class: "row" }, count ? row : h("h2", { text: "Your picture" }), own, canUpload ? h("div", { class: "push" }, upload, file) : null),
-      run.pictures.error ? h("p", { class: "notice warn" },
-        h("b", { text: "There are no test pictures." }), run.pictures.error,
-        canUpload ? " Uploads still work." : "") : null,
-      message, thumbnails.element, canUpload && !count ? drop : null);
+    const back = h("button", {
+      class: "plain",
+      text: "Back to the test pictures",
+      on: { click: () => choose(0) },
+    });
+    const own = h(
+      "div",
+      { class: "row", hidden: true },
+      h("h2", { text: "Your picture" }),
+      name,
+      back,
+    );
+    const element = h(
+      "section",
+      { class: "card choice", "aria-label": `Choice of the ${noun}` },
+      h(
+        "div",
+        { class: "row" },
+        count ? row : h("h2", { text: "Your picture" }),
+        own,
+        canUpload ? h("div", { class: "push" }, upload, file) : null,
+      ),
+      run.pictures.error
+        ? h(
+            "p",
+            { class: "notice warn" },
+            h("b", { text: "There are no test pictures." }),
+            run.pictures.error,
+            canUpload ? " Uploads still work." : "",
+          )
+        : null,
+      message,
+      thumbnails.element,
+      canUpload && !count ? drop : null,
+    );
 
     return {
       element,

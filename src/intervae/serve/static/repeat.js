@@ -5,28 +5,64 @@
   const { h } = page;
 
   /* Returns {element, update({code, name, figures, json})}; figures: [{title, source}]. */
-  page.repeatCard = () => {
+  page.repeatCard = (title = "Repeat this view") => {
     const python = h("pre", { "data-code": "python", tabindex: 0, "aria-label": "Python" });
     const cli = h("pre", { "data-code": "cli", tabindex: 0, "aria-label": "Command line" });
     let view = null;
     const copyButton = (block, label) => {
-      const button = h("button", { text: "Copy", "aria-label": `Copy the ${label}`,
-        on: { click: () => page.copy(block.textContent, button) } });
+      const button = h("button", {
+        text: "Copy",
+        "aria-label": `Copy the ${label}`,
+        on: { click: () => page.copy(block.textContent, button) },
+      });
       return button;
     };
-    const link = h("button", { text: "Copy link", on: { click: () => page.copy(location.href, link) } });
-    const png = h("button", { text: "PNG", "aria-label": "Download the pictures as PNG",
-      on: { click: () => saveFigures(view) } });
-    const json = h("button", { text: "JSON", "aria-label": "Download the answer as JSON",
-      on: { click: () => page.downloadBlob(`${page.fileName(view.name)}.json`,
-        new Blob([JSON.stringify(view.json, null, 1)], { type: "application/json" })) } });
-    const cliBox = h("div", {}, h("p", { class: "code-label", text: "Command line" }),
-      h("div", { class: "code" }, cli, copyButton(cli, "command")));
-    const element = h("section", { class: "card", "aria-label": "Repeat this view" },
-      h("header", {}, h("h2", { text: "Repeat this view" }),
-        h("div", { class: "row push" }, link, h("span", { class: "small faint", text: "Download" }), png, json)),
+    const link = h("button", {
+      text: "Copy link",
+      on: { click: () => page.copy(location.href, link) },
+    });
+    const png = h("button", {
+      text: "PNG",
+      "aria-label": "Download the pictures as PNG",
+      on: { click: () => saveFigures(view) },
+    });
+    const json = h("button", {
+      text: "JSON",
+      "aria-label": "Download the answer as JSON",
+      on: {
+        click: () =>
+          page.downloadBlob(
+            `${page.fileName(view.name)}.json`,
+            new Blob([JSON.stringify(view.json, null, 1)], { type: "application/json" }),
+          ),
+      },
+    });
+    const cliBox = h(
+      "div",
+      {},
+      h("p", { class: "code-label", text: "Command line" }),
+      h("div", { class: "code" }, cli, copyButton(cli, "command")),
+    );
+    const element = h(
+      "section",
+      { class: "card", "aria-label": title },
+      h(
+        "header",
+        {},
+        h("h2", { text: title }),
+        h(
+          "div",
+          { class: "row push" },
+          link,
+          h("span", { class: "small faint", text: "Download" }),
+          png,
+          json,
+        ),
+      ),
       h("p", { class: "code-label", text: "Python" }),
-      h("div", { class: "code" }, python, copyButton(python, "Python code")), cliBox);
+      h("div", { class: "code" }, python, copyButton(python, "Python code")),
+      cliBox,
+    );
     element.hidden = true;
     return {
       element,
@@ -51,7 +87,10 @@
     const images = await Promise.all(shown.map((figure) => page.decode(figure.source)));
     const columns = Math.min(shown.length, 8);
     const rows = Math.ceil(shown.length / columns);
-    const canvas = h("canvas", { width: columns * (CELL + GAP) + GAP, height: rows * (CELL + TOP) + GAP });
+    const canvas = h("canvas", {
+      width: columns * (CELL + GAP) + GAP,
+      height: rows * (CELL + TOP) + GAP,
+    });
     const context = canvas.getContext("2d");
     context.fillStyle = "#ffffff";
     context.fillRect(0, 0, canvas.width, canvas.height);

@@ -2,7 +2,17 @@
 "use strict";
 
 (() => {
-  const NUMBERS = new Set(["run", "times", "pair", "steps", "dim", "result", "seed", "before", "after"]);
+  const NUMBERS = new Set([
+    "run",
+    "times",
+    "pair",
+    "steps",
+    "dim",
+    "result",
+    "seed",
+    "before",
+    "after",
+  ]);
   const WORDS = new Set(["view", "node", "action", "latent", "sweep", "sign", "map", "compare"]);
 
   const start = () => ({ picture: 0, do: {} });

@@ -13,8 +13,17 @@
     const secondBox = h("figure", { class: "figure" }, h("figcaption", { text: "Truth" }), second);
     const slider = h("input", { type: "range", min: 0, step: 1, value: 0, "aria-label": "Frame" });
     const text = h("output", { class: "small numeric" });
-    const button = h("button", { class: "main", text: "Play", on: { click: () => (timer ? stop() : play()) } });
-    const film = h("div", { class: "film", tabindex: 0, role: "group", "aria-label": "All frames" });
+    const button = h("button", {
+      class: "main",
+      text: "Play",
+      on: { click: () => (timer ? stop() : play()) },
+    });
+    const film = h("div", {
+      class: "film",
+      tabindex: 0,
+      role: "group",
+      "aria-label": "All frames",
+    });
     let frames = [];
     let onFrame = () => {};
     let timer = 0;
@@ -54,42 +63,94 @@
       show(Number(slider.value));
     });
     return {
-      picture, secondBox, slider, text, button, film, play, stop,
-      get playing() { return Boolean(timer); },
+      picture,
+      secondBox,
+      slider,
+      text,
+      button,
+      film,
+      play,
+      stop,
+      get playing() {
+        return Boolean(timer);
+      },
       load(next, listener) {
         frames = next;
         onFrame = listener || (() => {});
         slider.max = Math.max(0, frames.length - 1);
         secondBox.hidden = !frames.some((frame) => frame.truth);
-        page.replace(film, frames.map((frame) =>
-          h("figure", {}, h("img", { class: "picture", src: frame.source, alt: "" }), frame.text)));
+        page.replace(
+          film,
+          frames.map((frame) =>
+            h("figure", {}, h("img", { class: "picture", src: frame.source, alt: "" }), frame.text),
+          ),
+        );
         show(Math.min(Number(slider.value), frames.length - 1));
       },
-      start(k) { show(k); },
+      start(k) {
+        show(k);
+      },
     };
   };
 
   /* Lines of the variables that a sweep changes, each over its own range. */
   function curves(run, answer) {
-    const W = 520, H = 110, L = 0, R = 0, T = 0, B = 0;
-    const moved = Object.entries(answer.measured || {}).filter(([name, values]) =>
-      name !== answer.variable && values.every((v) => v !== null) && spread(run, name, values) > 0.02);
+    const W = 520,
+      H = 110,
+      L = 0,
+      R = 0,
+      T = 0,
+      B = 0;
+    const moved = Object.entries(answer.measured || {}).filter(
+      ([name, values]) =>
+        name !== answer.variable &&
+        values.every((v) => v !== null) &&
+        spread(run, name, values) > 0.02,
+    );
     if (!moved.length || answer.values.length < 2) return null;
     const x = (k) => L + ((W - L - R) * k) / (answer.values.length - 1);
-    const root = svg("svg", { viewBox: `0 0 ${W} ${H}`, class: "curves", role: "img",
-      "aria-label": `Measured by the model while ${answer.variable} moves: ${moved.map(([name]) => name).join(", ")}` });
+    const root = svg("svg", {
+      viewBox: `0 0 ${W} ${H}`,
+      class: "curves",
+      role: "img",
+      "aria-label": `Measured by the model while ${answer.variable} moves: ${moved.map(([name]) => name).join(", ")}`,
+    });
     const cursor = svg("line", { class: "cursor", y1: T, y2: H - B });
-    root.append(svg("rect", { class: "frame", x: L, y: T, width: W - L - R, height: H - T - B }), cursor);
+    root.append(
+      svg("rect", { class: "frame", x: L, y: T, width: W - L - R, height: H - T - B }),
+      cursor,
+    );
     const legend = h("div", { class: "legend" });
     moved.slice(0, 5).forEach(([name, values], k) => {
-      const low = Math.min(...values), high = Math.max(...values);
+      const low = Math.min(...values),
+        high = Math.max(...values);
       const y = (v) => H - B - 6 - ((H - T - B - 12) * (v - low)) / (high - low || 1);
-      root.append(svg("path", { class: `line series-${k}`, d: values.map((v, j) => `${j ? "L" : "M"}${x(j)} ${y(v)}`).join("") }));
+      root.append(
+        svg("path", {
+          class: `line series-${k}`,
+          d: values.map((v, j) => `${j ? "L" : "M"}${x(j)} ${y(v)}`).join(""),
+        }),
+      );
       const variable = run.variables.find((each) => each.name === name);
-      legend.append(h("span", {}, h("i", { class: `series-${k}` }), `${name} `,
-        h("span", { class: "numeric", text: `${page.valueText(variable, low)} to ${page.valueText(variable, high, true)}` })));
+      legend.append(
+        h(
+          "span",
+          {},
+          h("i", { class: `series-${k}` }),
+          `${name} `,
+          h("span", {
+            class: "numeric",
+            text: `${page.valueText(variable, low)} to ${page.valueText(variable, high, true)}`,
+          }),
+        ),
+      );
     });
-    return { element: h("div", {}, root, legend), at(k) { page.set(cursor, { x1: x(k), x2: x(k) }); } };
+    return {
+      element: h("div", {}, root, legend),
+      at(k) {
+        page.set(cursor, { x1: x(k), x2: x(k) });
+      },
+    };
   }
   function spread(run, name, values) {
     const variable = run.variables.find((each) => each.name === name);
@@ -99,17 +160,38 @@
 
   /* The card. Returns {element, update(state)}: it computes when asked to play, then follows. */
   page.sweepCard = (run) => {
-    const select = h("select", { "aria-label": "Variable of the sweep",
-      on: { change: () => page.change({ sweep: select.value }, { push: false }) } },
-    run.variables.map((variable) => h("option", { value: variable.name, text: variable.name })));
+    const select = h(
+      "select",
+      {
+        "aria-label": "Variable of the sweep",
+        on: { change: () => page.change({ sweep: select.value }, { push: false }) },
+      },
+      run.variables.map((variable) => h("option", { value: variable.name, text: variable.name })),
+    );
     const player = page.player();
     const error = h("div", { class: "under" });
     const plot = h("div");
-    const message = h("p", { class: "small faint", text: "Play moves one variable over its training range; the other interventions hold." });
-    const body = h("div", { class: "sweep", hidden: true },
-      h("div", { class: "figures two" },
-        h("figure", { class: "figure do" }, h("figcaption", { text: "Model" }), player.picture, error), player.secondBox),
-      h("div", {}, h("div", { class: "player-line" }, player.slider, player.text), plot));
+    const message = h("p", {
+      class: "small faint",
+      text: "Play moves one variable over its training range; the other interventions hold.",
+    });
+    const body = h(
+      "div",
+      { class: "sweep", hidden: true },
+      h(
+        "div",
+        { class: "figures two" },
+        h(
+          "figure",
+          { class: "figure do" },
+          h("figcaption", { text: "Model" }),
+          player.picture,
+          error,
+        ),
+        player.secondBox,
+      ),
+      h("div", {}, h("div", { class: "player-line" }, player.slider, player.text), plot),
+    );
     const film = h("div", { class: "film-box", hidden: true }, player.film);
     const begin = h("button", { class: "main", text: "Play", on: { click: () => ask(true) } });
     player.button.hidden = true;
@@ -119,22 +201,37 @@
     const load = page.latest(async (state, key, autoplay) => {
       try {
         const name = select.value;
-        const others = Object.fromEntries(Object.entries(state.do).filter(([each]) => each !== name));
-        const answer = await page.api.sweep(run.id, { picture: page.pictureOf(state, run), do: others, variable: name, values: null, count: COUNT });
+        const others = Object.fromEntries(
+          Object.entries(state.do).filter(([each]) => each !== name),
+        );
+        const answer = await page.api.sweep(run.id, {
+          picture: page.pictureOf(state, run),
+          do: others,
+          variable: name,
+          values: null,
+          count: COUNT,
+        });
         asked = key;
         active = true;
         const drawing = curves(run, answer);
         page.replace(plot, drawing?.element);
         const variable = run.variables.find((each) => each.name === name);
-        player.load(answer.frames.map((frame, k) => ({
-          source: page.png(frame),
-          truth: answer.truth ? page.png(answer.truth[k]) : "",
-          text: `${name} = ${page.valueText(variable, answer.values[k], true)}`,
-        })), (k) => {
-          drawing?.at(k);
-          error.textContent = answer.pixel_mae ? `pixel MAE ${page.number(answer.pixel_mae[k], 4)}` : "";
-        });
-        [...player.film.children].forEach((each, k) => (each.lastChild.textContent = page.valueText(variable, answer.values[k])));
+        player.load(
+          answer.frames.map((frame, k) => ({
+            source: page.png(frame),
+            truth: answer.truth ? page.png(answer.truth[k]) : "",
+            text: `${name} = ${page.valueText(variable, answer.values[k], true)}`,
+          })),
+          (k) => {
+            drawing?.at(k);
+            error.textContent = answer.pixel_mae
+              ? `pixel MAE ${page.number(answer.pixel_mae[k], 4)}`
+              : "";
+          },
+        );
+        [...player.film.children].forEach(
+          (each, k) => (each.lastChild.textContent = page.valueText(variable, answer.values[k])),
+        );
         body.hidden = film.hidden = player.button.hidden = false;
         begin.hidden = message.hidden = true;
         if (autoplay && !player.playing) player.play();
@@ -143,17 +240,30 @@
         message.textContent = problem.message;
       }
     });
-    const keyOf = (state) => JSON.stringify([state.picture, page.upload?.png.length, select.value,
-      Object.entries(state.do).filter(([name]) => name !== select.value)]);
+    const keyOf = (state) =>
+      JSON.stringify([
+        state.picture,
+        page.upload?.png.length,
+        select.value,
+        Object.entries(state.do).filter(([name]) => name !== select.value),
+      ]);
     const ask = (autoplay) => load(page.state, keyOf(page.state), autoplay);
     let timer = 0;
 
     return {
-      element: h("section", { class: "card", "aria-label": "Sweep" },
-        h("header", {}, h("h2", { text: "Sweep" }), select, begin, player.button), message, body, film),
+      element: h(
+        "section",
+        { class: "card", "aria-label": "Sweep" },
+        h("header", {}, h("h2", { text: "Sweep" }), select, begin, player.button),
+        message,
+        body,
+        film,
+      ),
       update(state) {
         const names = run.variables.map((variable) => variable.name);
-        const wanted = [state.sweep, state.node, ...Object.keys(state.do)].find((name) => names.includes(name));
+        const wanted = [state.sweep, state.node, ...Object.keys(state.do)].find((name) =>
+          names.includes(name),
+        );
         if (wanted) select.value = wanted;
         clearTimeout(timer);
         if (active && keyOf(state) !== asked) timer = setTimeout(() => ask(false), 250);

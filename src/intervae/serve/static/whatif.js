@@ -12,10 +12,18 @@
     const small = h("small", { class: "numeric" });
     const under = h("div", { class: "under" });
     const heading = h("span", { text: title });
-    const element = h("figure", { class: `figure ${kind}`, "data-figure": kind || title.toLowerCase() },
-      h("figcaption", {}, heading, small), image, missing, under);
+    const element = h(
+      "figure",
+      { class: `figure ${kind}`, "data-figure": kind || title.toLowerCase() },
+      h("figcaption", {}, heading, small),
+      image,
+      missing,
+      under,
+    );
     return {
-      element, image, under,
+      element,
+      image,
+      under,
       show(source, { note = "", below = "", alt = title, why = "" } = {}) {
         image.hidden = !source;
         missing.hidden = Boolean(source);
@@ -26,39 +34,99 @@
         if (typeof below === "string") under.textContent = below;
         else page.replace(under, below);
       },
-      title(text) { heading.textContent = text; },
+      title(text) {
+        heading.textContent = text;
+      },
     };
   };
 
   const round = (value) => page.number(Number(Number(value).toPrecision(2)));
 
   page.mapScale = (largest, words = ["darker", "brighter"], kind = "") =>
-    h("span", { class: `scale ${kind}` }, kind ? "0" : `\u2212${round(largest)}`, h("i", { "aria-hidden": "true" }),
+    h(
+      "span",
+      { class: `scale ${kind}` },
+      kind ? "0" : `\u2212${round(largest)}`,
+      h("i", { "aria-hidden": "true" }),
       kind ? round(largest) : `+${round(largest)}`,
-      h("span", { class: "offscreen", text: words.length ? `blue: ${words[0]}, red: ${words[1]}` : "" }));
+      h("span", {
+        class: "offscreen",
+        text: words.length ? `blue: ${words[0]}, red: ${words[1]}` : "",
+      }),
+    );
 
   /* Rows of variables before and after do(). */
   function valuesTable(run, answer, doing) {
-    const truth = answer.values.some((value) => value.true_after !== null && value.true_after !== undefined);
+    const truth = answer.values.some(
+      (value) => value.true_after !== null && value.true_after !== undefined,
+    );
     const set = new Set(Object.keys(doing));
     const hard = new Set(Object.keys(doing).filter((name) => typeof doing[name] !== "object"));
-    const lit = run.graph ? page.descendants(run.graph.edges.filter((e) => e.kind !== "missing"), set, hard) : new Set();
+    const lit = run.graph
+      ? page.descendants(
+          run.graph.edges.filter((e) => e.kind !== "missing"),
+          set,
+          hard,
+        )
+      : new Set();
     const rows = answer.values.map((value) => {
       const variable = run.variables.find((each) => each.name === value.name);
       const state = set.has(value.name) ? "set" : lit.has(value.name) ? "affected" : "";
       const show = (number) => page.valueText(variable, number);
-      return h("tr", { class: state, "data-variable": value.name },
-        h("th", { scope: "row" }, value.name, state ? h("span", { class: "tag", text: state }) : null),
+      return h(
+        "tr",
+        { class: state, "data-variable": value.name },
+        h(
+          "th",
+          { scope: "row" },
+          value.name,
+          state ? h("span", { class: "tag", text: state }) : null,
+        ),
         h("td", { class: "n", text: show(value.before ?? value.true_before) }),
-        h("td", { class: "n", text: show(value.after ?? (hard.has(value.name) ? doing[value.name] : null)) }),
+        h("td", {
+          class: "n",
+          text: show(value.after ?? (hard.has(value.name) ? doing[value.name] : null)),
+        }),
         truth ? h("td", { class: "n", text: show(value.true_after) }) : null,
-        truth ? h("td", { class: "n", text: page.number(value.error, variable && page.decimals(variable.high - variable.low) + 1) }) : null,
-        h("td", { class: "faint", text: value.unit || "" }));
+        truth
+          ? h("td", {
+              class: "n",
+              text: page.number(
+                value.error,
+                variable && page.decimals(variable.high - variable.low) + 1,
+              ),
+            })
+          : null,
+        h("td", { class: "faint", text: value.unit || "" }),
+      );
     });
-    const head = ["Variable", "In this picture", "Under do()", ...(truth ? ["Truth", "Error"] : []), "Unit"];
-    return h("table", {}, h("caption", { class: "offscreen", text: "Variables before and after the intervention, measured by the model" }),
-      h("thead", {}, h("tr", {}, head.map((text, k) => h("th", { scope: "col", class: k && k < head.length - 1 ? "n" : "", text })))),
-      h("tbody", {}, rows));
+    const head = [
+      "Variable",
+      "In this picture",
+      "Under do()",
+      ...(truth ? ["Truth", "Error"] : []),
+      "Unit",
+    ];
+    return h(
+      "table",
+      {},
+      h("caption", {
+        class: "offscreen",
+        text: "Variables before and after the intervention, measured by the model",
+      }),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          head.map((text, k) =>
+            h("th", { scope: "col", class: k && k < head.length - 1 ? "n" : "", text }),
+          ),
+        ),
+      ),
+      h("tbody", {}, rows),
+    );
   }
 
   /* The same do() on eight pictures of the test split. */
@@ -67,24 +135,52 @@
     const message = h("p", { class: "small faint" });
     const count = run.pictures.count;
     const all = page.api.exported ? page.api.indices(run.id) : null;
-    const indices = all ? all.slice(0, STRIP)
+    const indices = all
+      ? all.slice(0, STRIP)
       : [...new Set(Array.from({ length: STRIP }, (_, k) => Math.floor((k * count) / STRIP)))];
     const row = (name, pictures, alt) => [
       h("span", { class: "side", text: name }),
-      pictures.map((source, k) => h("img", { class: "picture", src: page.png(source), alt: `${alt}, test picture ${indices[k]}` }))];
+      pictures.map((source, k) =>
+        h("img", {
+          class: "picture",
+          src: page.png(source),
+          alt: `${alt}, test picture ${indices[k]}`,
+        }),
+      ),
+    ];
     const ask = page.latest(async (state) => {
       try {
-        const answer = await page.api.do(run.id, indices.map((index) => ({ index })), state.do);
+        const answer = await page.api.do(
+          run.id,
+          indices.map((index) => ({ index })),
+          state.do,
+        );
         const pick = (key) => answer.answers.map((each) => each[key]);
         grid.style.setProperty("--strip", indices.length);
-        page.replace(grid, h("span", { class: "side" }),
-          indices.map((index) => h("span", { class: "head" },
-            h("button", { text: index, "aria-label": `Show test picture ${index}`, on: { click: () => page.change({ picture: index }) } }))),
-          row("Factual", pick("factual"), "Factual"), row("Model", pick("counterfactual"), "Model"),
-          pick("truth").every(Boolean) ? row("Truth", pick("truth"), "Truth") : null);
-        const errors = answer.answers.map((each) => each.errors?.pixel_mae).filter((e) => e !== undefined && e !== null);
+        page.replace(
+          grid,
+          h("span", { class: "side" }),
+          indices.map((index) =>
+            h(
+              "span",
+              { class: "head" },
+              h("button", {
+                text: index,
+                "aria-label": `Show test picture ${index}`,
+                on: { click: () => page.change({ picture: index }) },
+              }),
+            ),
+          ),
+          row("Factual", pick("factual"), "Factual"),
+          row("Model", pick("counterfactual"), "Model"),
+          pick("truth").every(Boolean) ? row("Truth", pick("truth"), "Truth") : null,
+        );
+        const errors = answer.answers
+          .map((each) => each.errors?.pixel_mae)
+          .filter((e) => e !== undefined && e !== null);
         message.textContent = errors.length
-          ? `Mean pixel error over these ${errors.length}: ${page.number(errors.reduce((a, b) => a + b, 0) / errors.length, 4)}` : "";
+          ? `Mean pixel error over these ${errors.length}: ${page.number(errors.reduce((a, b) => a + b, 0) / errors.length, 4)}`
+          : "";
       } catch (error) {
         message.textContent = error.message;
       }
@@ -92,8 +188,12 @@
     let timer = 0;
     let asked = "";
     return {
-      element: h("section", { class: "card", "aria-label": "Eight pictures" },
-        h("header", {}, h("h2", { text: "The same do() on eight pictures" }), message), grid),
+      element: h(
+        "section",
+        { class: "card", "aria-label": "Eight pictures" },
+        h("header", {}, h("h2", { text: "The same do() on eight pictures" }), message),
+        grid,
+      ),
       update(state) {
         const key = JSON.stringify(state.do);
         if (key === asked) return;
@@ -118,24 +218,66 @@
         truth: page.figure("Truth", "truth"),
         map: page.figure("Difference", "difference"),
       };
-      const grid = h("div", { class: "figures" }, Object.values(figures).map((figure) => figure.element));
-      const against = h("div", { class: "segments", role: "group", "aria-label": "Difference between the model and" },
-        ["truth", "factual"].map((each) => h("button", { "data-map": each, text: each === "truth" ? "Model \u2212 truth" : "Model \u2212 factual",
-          on: { click: () => page.change({ map: each === "truth" ? undefined : each }, { push: false }) } })));
+      const grid = h(
+        "div",
+        { class: "figures" },
+        Object.values(figures).map((figure) => figure.element),
+      );
+      const against = h(
+        "div",
+        { class: "segments", role: "group", "aria-label": "Difference between the model and" },
+        ["truth", "factual"].map((each) =>
+          h("button", {
+            "data-map": each,
+            text: each === "truth" ? "Model \u2212 truth" : "Model \u2212 factual",
+            on: {
+              click: () =>
+                page.change({ map: each === "truth" ? undefined : each }, { push: false }),
+            },
+          }),
+        ),
+      );
       const heading = h("h2", { text: "No intervention" });
       const timing = h("span", { class: "small faint numeric" });
       const notes = h("div", { class: "notices" });
       const table = h("div", { class: "scroll" });
-      const pictures = h("section", { class: "card pictures", "aria-label": "Pictures" },
-        h("header", {}, heading, timing), notes, grid,
-        h("div", { class: "foot" }, against, h("span", { class: "small faint", text: "blue: the model is darker, red: brighter" })));
-      const values = h("section", { class: "card", "aria-label": "Values", hidden: true }, h("header", {}, h("h2", { text: "Variables" }),
-        h("p", { text: "measured by the model" })), table);
+      const pictures = h(
+        "section",
+        { class: "card pictures", "aria-label": "Pictures" },
+        h("header", {}, heading, timing),
+        notes,
+        grid,
+        h(
+          "div",
+          { class: "foot" },
+          against,
+          h("span", { class: "small faint", text: "blue: the model is darker, red: brighter" }),
+        ),
+      );
+      const values = h(
+        "section",
+        { class: "card", "aria-label": "Values", hidden: true },
+        h("header", {}, h("h2", { text: "Variables" }), h("p", { text: "measured by the model" })),
+        table,
+      );
       const strip = run.pictures.count ? stripCard(run) : null;
       const sweep = page.sweepCard(run);
       const repeat = page.repeatCard();
-      const element = h("div", { class: inspector.wide ? "columns wide" : "columns" }, inspector.element,
-        h("div", { class: "stack" }, picker.element, pictures, values, sweep.element, strip?.element, repeat.element));
+      const element = h(
+        "div",
+        { class: inspector.wide ? "columns wide" : "columns" },
+        inspector.element,
+        h(
+          "div",
+          { class: "stack" },
+          picker.element,
+          pictures,
+          values,
+          sweep.element,
+          strip?.element,
+          repeat.element,
+        ),
+      );
       let shown = null; // {key, answer, state}
       let asking = null; // the key of the last question
 
@@ -160,17 +302,38 @@
         const versusTruth = Boolean(one.truth) && state.map !== "factual";
         heading.textContent = text || "No intervention";
         const beside = Object.keys(answer.warnings || {}); // these stand beside the controls
-        page.replace(notes, (answer.notes || []).filter((note) => !beside.some((name) => note.startsWith(`${name}=`))).map((note) => h("p", { class: "notice warn", text: note })));
-        figures.factual.show(page.png(one.factual), { below: h("span", { class: "more", text: page.pictureText(state) }), alt: `Factual: ${page.pictureText(state)}` });
+        page.replace(
+          notes,
+          (answer.notes || [])
+            .filter((note) => !beside.some((name) => note.startsWith(`${name}=`)))
+            .map((note) => h("p", { class: "notice warn", text: note })),
+        );
+        figures.factual.show(page.png(one.factual), {
+          below: h("span", { class: "more", text: page.pictureText(state) }),
+          alt: `Factual: ${page.pictureText(state)}`,
+        });
         figures.model.title(text ? "Model" : "Model, reconstruction");
         figures.model.show(page.png(one.counterfactual), {
           alt: `The model's picture under ${text || "no intervention"}`,
-          below: one.errors ? h("span", {}, h("span", { class: "more", text: "pixel " }), `MAE ${page.number(one.errors.pixel_mae, 4)}`) : "",
+          below: one.errors
+            ? h(
+                "span",
+                {},
+                h("span", { class: "more", text: "pixel " }),
+                `MAE ${page.number(one.errors.pixel_mae, 4)}`,
+              )
+            : "",
         });
         figures.truth.element.hidden = !hasTruth;
         figures.truth.show(page.png(one.truth), {
           why: one.truth_error || "The simulator's truth is known for test pictures only.",
-          below: one.errors && text ? h("span", { class: "more", text: `unchanged picture ${page.number(one.errors.identity_pixel_mae, 4)}` }) : "",
+          below:
+            one.errors && text
+              ? h("span", {
+                  class: "more",
+                  text: `unchanged picture ${page.number(one.errors.identity_pixel_mae, 4)}`,
+                })
+              : "",
         });
         figures.map.show(page.png(versusTruth ? one.difference : one.change), {
           below: page.mapScale(versusTruth ? one.difference_max : one.change_max),
@@ -179,21 +342,38 @@
         figures.map.title(versusTruth ? "Difference" : "Change");
         against.hidden = !one.truth;
         for (const button of against.children) {
-          button.setAttribute("aria-pressed", String((button.dataset.map === "truth") === versusTruth));
+          button.setAttribute(
+            "aria-pressed",
+            String((button.dataset.map === "truth") === versusTruth),
+          );
         }
         grid.className = hasTruth ? "figures" : "figures three";
         values.hidden = !one.values.length;
         page.replace(table, valuesTable(run, one, state.do));
-        inspector.inform(Object.fromEntries(one.values.map((value) => [value.name, value.before ?? value.true_before])), answer.warnings);
+        inspector.inform(
+          Object.fromEntries(
+            one.values.map((value) => [value.name, value.before ?? value.true_before]),
+          ),
+          answer.warnings,
+        );
         const name = `${run.name} ${page.pictureText(state)} ${text}`;
-        repeat.update({ code: answer.code, name, json: { run: run.folder, picture: page.pictureText(state), do: state.do, ...answer },
-          figures: [["Factual", one.factual], [text || "Reconstruction", one.counterfactual], ["Truth", one.truth],
-            ["Difference", versusTruth ? one.difference : one.change]].map(([title, source]) => ({ title, source: page.png(source) })) });
+        repeat.update({
+          code: answer.code,
+          name,
+          json: { run: run.folder, picture: page.pictureText(state), do: state.do, ...answer },
+          figures: [
+            ["Factual", one.factual],
+            [text || "Reconstruction", one.counterfactual],
+            ["Truth", one.truth],
+            ["Difference", versusTruth ? one.difference : one.change],
+          ].map(([title, source]) => ({ title, source: page.png(source) })),
+        });
         await figures.model.image.decode().catch(() => {});
         grid.dataset.shown = shown.key;
         if (started !== undefined) {
           const took = performance.now() - started;
-          timing.textContent = answer.milliseconds === undefined ? "" : `${page.number(took, 0)} ms`;
+          timing.textContent =
+            answer.milliseconds === undefined ? "" : `${page.number(took, 0)} ms`;
           timing.title = `${page.number(answer.milliseconds, 1)} ms of them in the server`;
           grid.dataset.milliseconds = took;
         }
@@ -212,7 +392,10 @@
             return;
           }
           pictures.hidden = sweep.element.hidden = false;
-          const key = JSON.stringify([page.pictureOf(state, run).index ?? page.upload.png, state.do]);
+          const key = JSON.stringify([
+            page.pictureOf(state, run).index ?? page.upload.png,
+            state.do,
+          ]);
           if (shown && shown.key === key) {
             shown.state = state;
             draw();
