@@ -151,7 +151,7 @@ QUICK_SETTINGS: dict[str, Any] = {
     "widths": (16, 32, 48, 64, 96),
     "layers": (1, 1, 1, 2, 1),
     "encoder_blocks": (1,),
-    "epochs": 12,
+    "epochs": 7,
     "batch_size": 32,
 }
 

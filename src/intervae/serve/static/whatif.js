@@ -112,7 +112,7 @@
       {},
       h("caption", {
         class: "offscreen",
-        text: "Variables before and after the intervention, measured by the model",
+        text: "Variables before and after the intervention, by the model",
       }),
       h(
         "thead",
@@ -257,7 +257,7 @@
       const values = h(
         "section",
         { class: "card", "aria-label": "Values", hidden: true },
-        h("header", {}, h("h2", { text: "Variables" }), h("p", { text: "measured by the model" })),
+        h("header", {}, h("h2", { text: "Variables" }), h("p", { text: "read in the picture, then set or computed" })),
         table,
       );
       const strip = run.pictures.count ? stripCard(run) : null;
