@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from mnist_files import draw_strokes, write_mnist
 from scipy import stats
 
 from intervae.data import load_data, reload
@@ -16,6 +15,7 @@ from intervae.data.cache import cache_folder
 from intervae.data.simulators import MorphoMnist
 from intervae.errors import DataError, QueryError, UsageError
 from intervae.metrics import morphometry
+from mnist_files import draw_strokes, write_mnist
 
 IMAGES, DIGITS = draw_strokes()
 TRAIN = 40

@@ -7,11 +7,11 @@ import os
 import numpy as np
 import pytest
 import torch
-from mnist_files import make_mnist
 
 from intervae.data import load_data, reload
 from intervae.data.simulators import MovedDigits
 from intervae.errors import DataError, UsageError
+from mnist_files import make_mnist
 
 RNG = np.random.default_rng(0)
 

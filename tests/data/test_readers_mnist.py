@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from mnist_files import idx, make_mnist
 
 from intervae.data import load_data, reload
 from intervae.data.pixel_arrays import resize_image
 from intervae.errors import DataError, UsageError
+from mnist_files import idx, make_mnist
 
 
 @pytest.fixture
