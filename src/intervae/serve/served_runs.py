@@ -60,7 +60,7 @@ class ServedRun:
             id=number, name=name, folder=str(folder or ""), state="loading"
         )
         self.cache: dict[str, Any] = {}  # answers that take seconds, such as findings
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"run-{number}")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"served-{number}")
         self._slow_executor = ThreadPoolExecutor(1, thread_name_prefix=f"slow-{number}")
         self._waiting = 0
 
