@@ -137,7 +137,8 @@ def test_a_categorical_variable_can_be_left_out(folder: Path, run: Path, tmp_pat
         f"{line},{kind},{flag}" for line, kind, flag in zip(lines[1:], kinds, flags, strict=True)
     ]
     (folder / "labels.csv").write_text("\n".join([lines[0] + ",shape,flag", *rows]))
-    refuses_to_train(run, 1, "'shape' is categorical", "--variables", options=["--data", folder])
+    layers = ["--data", folder, "--set", "decoder=layers"]
+    refuses_to_train(run, 2, "'shape' is categorical", "decoder=joint", options=layers)
     trained = intervae(
         *TRAIN,
         "--no-evaluate",
@@ -163,7 +164,7 @@ def test_a_categorical_variable_can_be_left_out(folder: Path, run: Path, tmp_pat
             )
         ).out
     )
-    assert next(row["after"] for row in answer if row["variable"] == "flag") == pytest.approx(1)
+    assert next(row["set"] for row in answer if row["variable"] == "flag") == pytest.approx(1)
 
 
 # ---- files of arrays -------------------------------------------------------------------------

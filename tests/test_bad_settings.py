@@ -43,7 +43,7 @@ from refused_training import refuses_to_train
             1,
             ("65 samples, fewer than one batch of 66", "batch_size=65"),
         ),
-        (["--set", "dims=1000000000000"], 1, ("not enough memory",)),
+        (["--set", "dims=1000000000000"], 1, ("does not fit into memory",)),
         (["--device", "tpu"], 2, ("device 'tpu' is not known",)),
         (["--device", "cuda:99"], 2, ("cuda",)),
         (["--device", "meta"], 2, ("device 'meta' cannot train",)),

@@ -305,7 +305,6 @@ def test_categories_are_not_added_or_multiplied():
     ("texts", "message"),
     [
         (["light=+much"], "not a number"),
-        (["+=3"], "name=value"),
         (["light=+1", "light=2"], "'light' twice"),
         (["light"], "name=value"),
         (["=3"], "name=value"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,7 +37,8 @@ RESULTS = sorted((ROOT / "results").glob("*.json"))
 def test_every_notes_file_is_used_and_packaged() -> None:
     used = {name for experiment in EXPERIMENTS for name in experiment.notes}
     assert {path.stem for path in pages.NOTES.glob("*.md")} == used
-    assert 'intervae = ["experiments/notes/*.md"]' in (ROOT / "pyproject.toml").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "experiments/notes/*.md" in project["tool"]["setuptools"]["package-data"]["intervae"]
 
 
 def test_page_has_notes_and_the_chosen_metrics(

@@ -152,7 +152,7 @@ def test_command_line_of_an_answer_repeats_the_view(client: TestClient, tmp_path
     words = shlex.split(answer["code"]["cli"])
     assert words[0] == "intervae"
     printed = json.loads(command(*words[1:], "--json").out)
-    after = {row["variable"]: row["after"] for row in printed}
+    after = {row["variable"]: row["set"] for row in printed}
     shown = {value["name"]: value["after"] for value in answer["answers"][0]["values"]}
     assert shown == pytest.approx(after, rel=1e-4)
 
