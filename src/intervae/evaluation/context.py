@@ -14,6 +14,7 @@ from intervae.metrics.base import Measurement
 from intervae.metrics.concept_mic_tic import concept_information
 from intervae.models.base import Model
 from intervae.models.batches import query_split
+from intervae.models.capabilities import KeepsPixelNoise
 
 INFORMATION_IMAGES = 2000  # images for MIC and TIC, which depend on their number
 HEAT_MAP_IMAGES = 512
@@ -107,6 +108,17 @@ class Context:
 
     def counterfactual(self, images: np.ndarray, do: dict[str, Any]) -> np.ndarray:
         return self.model.counterfactual(images, do).cpu().numpy()
+
+    @property
+    def keeps_pixel_noise(self) -> bool:
+        """Whether counterfactuals of the model keep the images' own pixel noise by default."""
+        return isinstance(self.model, KeepsPixelNoise) and self.model.pixel_temperature > 0
+
+    def without_pixel_noise(self, images: np.ndarray, do: dict[str, Any]) -> np.ndarray:
+        """Answer like `counterfactual`, by the decoder alone: with a pixel temperature of 0."""
+        if not self.keeps_pixel_noise:
+            return self.counterfactual(images, do)
+        return self.model.counterfactual(images, do, pixel_temperature=0.0).cpu().numpy()
 
     def with_names(self, measurement: Measurement) -> Measurement:
         """Replace z0, z1, ... by the latents' names, and list labels that are constant."""

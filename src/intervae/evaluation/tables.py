@@ -19,12 +19,14 @@ COLUMNS = 4  # variables side by side in a table
 REFERENCES = {
     "by_chance": "chance",
     "doing_nothing": "doing nothing",
+    "decoder_alone": "decoder alone",
     "mean_picture": "mean picture",
     "true_picture": "true pictures",
     "reconstruction": "reconstruction",
 }  # parameter of a measurement that holds a reference value -> its name in a table
 SHOWN_PER_VARIABLE = (
     "doing_nothing",
+    "decoder_alone",
     "mean_picture",
     "reconstruction",
 )  # references with rows of their own

@@ -24,7 +24,7 @@ from intervae.report import write_figures
 from intervae.training import fit
 
 # references that are recorded
-COMPARED = ("doing_nothing", "reconstruction", "true_picture", "real_pictures")
+COMPARED = ("doing_nothing", "decoder_alone", "reconstruction", "true_picture", "real_pictures")
 _LOADING = threading.Lock()
 
 

@@ -45,6 +45,7 @@ def counterfactual_errors(
     variables: Sequence[Variable],
     *,
     regressor: ImageRegressor | None = None,
+    decoder_alone: CounterfactualQuery | None = None,
     seed: int = 0,
 ) -> list[Measurement]:
     """Compare answers to do(variable = random value) with the simulator, for every variable.
@@ -54,6 +55,8 @@ def counterfactual_errors(
         images: (N, C, H, W) uint8, rendered by the simulator from `exogenous` (N, e).
         regressor: measures the simulator's variables on images, see `simulator_regressor`; without
             it the last two measurements are left out.
+        decoder_alone: the same query without the images' own pixel noise, for models that keep it;
+            a reference of the similarities.
 
     Returns:
         counterfactual_pixel_mae: mean |image - truth|, values in [0, 1].
@@ -76,7 +79,7 @@ def counterfactual_errors(
     scores: dict[str, dict[str, float]] = {
         f"{source}_{name}": {}
         for name in _SIMILARITIES
-        for source in ("counterfactual", "identity")
+        for source in ("counterfactual", "identity", "decoder_alone")
     }
     measured = (
         _MeasuredVariables(regressor, simulator, factual, exogenous)
@@ -89,11 +92,15 @@ def counterfactual_errors(
         )
         truth = as_float_images(rendered)
         answer = as_float_images(query(images, {name: values}), f"the answer to do({name})")
+        plain = None if decoder_alone is None else decoder_alone(images, {name: values})
         for similarity, function in _SIMILARITIES.items():
             if name in simulator.without_true_image:
                 continue
             scores[f"counterfactual_{similarity}"][name] = float(function(answer, truth).mean())
             scores[f"identity_{similarity}"][name] = float(function(factual, truth).mean())
+            if plain is not None:
+                error = float(function(as_float_images(plain), truth).mean())
+                scores[f"decoder_alone_{similarity}"][name] = error
         if measured is not None:
             measured.add(name, answer, truth, true_values)
     graph = simulator.graph
@@ -112,7 +119,10 @@ def counterfactual_errors(
     measurements = []
     for similarity in _SIMILARITIES:
         unchanged, better = scores[f"identity_{similarity}"], similarity != "pixel_mae"
-        measurements.append(result(f"counterfactual_{similarity}", better, doing_nothing=unchanged))
+        references = {"doing_nothing": unchanged}
+        if decoder_alone is not None:
+            references["decoder_alone"] = scores[f"decoder_alone_{similarity}"]
+        measurements.append(result(f"counterfactual_{similarity}", better, **references))
     measurements.insert(1, result("identity_pixel_mae", False))
     if measured is not None:
         measurements += [measured.variable_error(seed), *measured.nondescendant_movement(seed)]

@@ -37,6 +37,7 @@ def outside_mask_errors(
     variables: Sequence[Variable],
     *,
     reconstructions: Any = None,
+    decoder_alone: CounterfactualQuery | None = None,
     seed: int = 0,
 ) -> list[Measurement]:
     """Measure what answers to do(variable = random value) change outside the mask.
@@ -46,6 +47,8 @@ def outside_mask_errors(
         simulator: one whose `objects` cover every variable that an image shows.
         images: (N, C, H, W) uint8, rendered by the simulator from `exogenous` (N, e).
         reconstructions: the model's answers without an intervention, (N, C, H, W) in [0, 1].
+        decoder_alone: the same query without the images' own pixel noise, for models that keep it;
+            another reference.
 
     Returns:
         outside_mask_mae: mean |answer - truth| over the pixels outside the mask of all images.
@@ -65,8 +68,9 @@ def outside_mask_errors(
     unchanged = {"doing_nothing": factual}
     if reconstructions is not None:
         unchanged["reconstruction"] = as_float_images(reconstructions, "the reconstructions")
-    errors: dict[str, dict[str, float]] = {source: {} for source in (MODEL, *unchanged)}
-    shares: dict[str, dict[str, float]] = {source: {} for source in (MODEL, *unchanged)}
+    sources = (MODEL, *unchanged, *(() if decoder_alone is None else ("decoder_alone",)))
+    errors: dict[str, dict[str, float]] = {source: {} for source in sources}
+    shares: dict[str, dict[str, float]] = {source: {} for source in sources}
     outside_fraction: dict[str, float] = {}
     for name, values in random_interventions(variables, len(factual), seed).items():
         true_values = simulator.simulate(exogenous, {name: values})
@@ -77,7 +81,10 @@ def outside_mask_errors(
         outside_fraction[name] = float(outside.mean())
         truth = as_float_images(simulator.render(true_values, exogenous, size=size))
         answer = as_float_images(query(images, {name: values}), f"the answer to do({name})")
-        for source, answers in {MODEL: answer, **unchanged}.items():
+        compared = {MODEL: answer, **unchanged}
+        if decoder_alone is not None:
+            compared["decoder_alone"] = as_float_images(decoder_alone(images, {name: values}))
+        for source, answers in compared.items():
             error = np.abs(answers - truth).mean(1, dtype=np.float64)  # (N, H, W)
             change = np.abs(answers - factual).max(1)
             errors[source][name] = float(error[outside].mean())

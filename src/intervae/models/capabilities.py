@@ -50,6 +50,21 @@ class Counterfactual(Protocol):
 
 
 @runtime_checkable
+class KeepsPixelNoise(Protocol):
+    """Counterfactuals that keep a share of what the decoder misses of an image.
+
+    With a share of 1 and an empty do() the answer is the image itself, whatever was learned.
+    """
+
+    @property
+    def pixel_temperature(self) -> float: ...
+
+    def counterfactual(
+        self, images: Any, do: Do, labels: Any = None, *, pixel_temperature: float | None = None
+    ) -> Tensor: ...
+
+
+@runtime_checkable
 class Transition(Protocol):
     """Images after an action, and the action between two images."""
 

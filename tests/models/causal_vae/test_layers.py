@@ -62,11 +62,72 @@ def test_do_on_an_effect_leaves_pixels_outside_its_region_bit_equal(
     trained: Any, data: Dataset
 ) -> None:
     images = data.test.images[:8]
-    plain, after = trained.reconstruct(images), trained.counterfactual(images, {"shadow_length": 9})
+    do = {"shadow_length": 9}
+    plain, after = (
+        trained.reconstruct(images),
+        trained.counterfactual(images, do, pixel_temperature=0),
+    )
     region = trained.decoder.group_region.reshape(24, 24).bool()
     assert 0 < region.float().mean() < 0.9
     assert torch.equal(plain[..., ~region], after[..., ~region])
     assert not torch.equal(plain, after)
+
+
+def test_pixel_noise_is_kept_where_no_changed_layer_paints(trained: Any, data: Dataset) -> None:
+    """u = x - g(z): outside of what the shadow's layer paints the answer is the image itself."""
+    images = data.test.images[:8]
+    x = images.float() / 255
+    do = {"shadow_length": 9, "shadow_position": 5}
+    alone, answer = (trained.counterfactual(images, do, pixel_temperature=t) for t in (0.0, 1.0))
+    before = trained.encode(images)
+    values = [z.mean(-1) for z in (before, trained.intervene(before, do))]
+    shadow = [
+        trained.decoder.compose(trained.decoder.layer_logits(v)).weights[:, 2] for v in values
+    ]
+    keep = (1 - torch.maximum(*shadow)).clamp(min=0).unflatten(1, (24, 24))[:, None]
+    expected = alone + keep * (x - trained.reconstruct(images))
+    torch.testing.assert_close(answer, expected.clamp(0, 1), atol=1e-5, rtol=0)
+    untouched = (keep > 0.999).expand_as(x)
+    assert untouched.float().mean() > 0.2
+    torch.testing.assert_close(answer[untouched], x[untouched], atol=2e-3, rtol=0)
+    torch.testing.assert_close(trained.counterfactual(images, do), answer, atol=0, rtol=0)
+
+
+def test_empty_do_returns_the_image_with_its_pixel_noise(trained: Any, data: Dataset) -> None:
+    images = data.test.images[:8]
+    x = images.float() / 255
+    torch.testing.assert_close(trained.counterfactual(images, {}), x, atol=1e-6, rtol=0)
+    half = trained.counterfactual(images, {}, pixel_temperature=0.5)
+    torch.testing.assert_close(half, (x + trained.reconstruct(images)) / 2, atol=1e-6, rtol=0)
+
+
+def test_evaluate_shows_the_decoder_alone_beside_kept_pixel_noise(
+    trained: Any, data: Dataset
+) -> None:
+    results = {m.metric: m for m in evaluate(trained, data, ["counterfactual", "outside_mask"])}
+    for metric in ("counterfactual_pixel_mae", "outside_mask_mae"):
+        alone = results[metric].parameters["decoder_alone"]
+        assert set(alone) == {"value", *data.names}
+        assert alone["value"] > results[metric].value  # noise that is kept is right outside
+    axioms = {m.metric: m for m in evaluate(trained, data, ["axioms"])}
+    error = (trained.reconstruct(data.test.images) - data.test.images / 255).abs().mean()
+    assert axioms["composition_1"].value == pytest.approx(float(error), rel=0.05)
+
+
+def test_layers_begin_with_labels_and_end_with_latents(trained: Any, data: Dataset) -> None:
+    batch = data.train.batch(torch.arange(64))
+    z = torch.full((64, 4, trained.dims), 7.0)
+    u = trained.spec.normalise(batch["labels"])
+    generator = torch.Generator().manual_seed(0)
+
+    def share_of_labels(progress: float) -> float:
+        values = trained.layer_values(z, batch, torch.tensor(progress), generator)
+        assert bool(((values == 7).all(1) | ((values - u).abs() < 0.2).all(1)).all())
+        return float((values != 7).all(1).float().mean())
+
+    assert share_of_labels(0.0) == 1.0
+    assert 0.3 < share_of_labels(0.25) < 0.7
+    assert share_of_labels(0.5) == share_of_labels(1.0) == 0.0
 
 
 def test_a_run_with_layers_loads_with_them(data: Dataset, tmp_path: Path) -> None:
@@ -91,8 +152,10 @@ def test_a_variable_that_no_pixel_shows_is_a_warning_and_changes_nothing() -> No
         model.fit(data, seed=0)
     assert [layer.variables for layer in model.layers] == [("place",)]
     pictures = data.test.images[:5]
-    after = model.counterfactual(pictures, {"unseen": 2.0})
+    after = model.counterfactual(pictures, {"unseen": 2.0}, pixel_temperature=0.0)
     assert torch.equal(after, model.reconstruct(pictures))
+    kept = model.counterfactual(pictures, {"unseen": 2.0})
+    torch.testing.assert_close(kept, pictures / 255, atol=1e-6, rtol=0)
 
 
 def test_wrong_layers_are_errors_in_a_sentence(data: Dataset) -> None:

@@ -132,6 +132,20 @@ class ImageLayer(NamedTuple):
     explained: float
 
 
+def unpainted(decoder: LayeredDecoder, before: Tensor, after: Tensor) -> Tensor:
+    """Return (B, H W): 1 less the largest shares of layers with changed values, before or after.
+
+    Arguments:
+        before, after: values (B, n) of the variables.
+    """
+    rows = list(decoder.active)
+    members = decoder.members[rows].bool()  # (L, n)
+    changed = ((before != after)[:, None] & members).any(2)  # (B, L)
+    weights = [decoder.compose(decoder.layer_logits(v)).weights for v in (before, after)]
+    painted = torch.maximum(*weights) * changed[..., None]  # (B, L, H W)
+    return 1 - painted.sum(1).clamp(max=1)
+
+
 def layer_loss(
     decoder: LayeredDecoder,
     values: Tensor,

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from intervae.causal.do import Do
 from intervae.causal.gaussian import kl_standard_normal, reparametrise
 from intervae.data import Batch, Dataset
 from intervae.errors import UsageError
@@ -22,6 +23,7 @@ from intervae.models.causal_vae.layers import (
     draw_pixels,
     layer_loss,
     parse_layers,
+    unpainted,
 )
 from intervae.models.causal_vae.settings import LabelSettings
 from intervae.models.phases import Phase, Terms
@@ -29,6 +31,7 @@ from intervae.nets.layered_decoder import DARKEST, LayeredDecoder
 from intervae.nets.rest_map import ConditionedDecoder, MapEncoder, map_shape, split_gaussian
 
 REST_FALL = 0.7  # share of training in which the weight of the rest's divergence falls
+LABELS_FALL = 0.5  # share of training in which layers turn from labels to the encoder's latents
 
 
 class PaintedConcepts(ConceptModel):
@@ -145,14 +148,69 @@ class PaintedConcepts(ConceptModel):
             if settings.layer_pixels is not None and self.training:
                 pixels = draw_pixels(self.decoder, settings.layer_pixels, generator)
             background = None if rest is None else self.rest_background(rest, progress)
+            values = self.layer_values(z, batch, progress, generator)
             likelihood, extra = layer_loss(
-                self.decoder, z.mean(-1), images, progress, pixels, background
+                self.decoder, values, images, progress, pixels, background
             )
             loss = likelihood + extra
             pixel_terms = {"reconstruction": likelihood, "layer_terms": extra}
         if rest is not None:
             loss = loss + self.rest_weight(progress) * terms["kl_rest"]
         return loss, {**pixel_terms, **terms}
+
+    def layer_values(
+        self, z: Tensor, batch: Batch, progress: Tensor, generator: torch.Generator | None
+    ) -> Tensor:
+        """Values (B, n) that the layers paint: the mean of each concept's dims.
+
+        A share of the images, which falls from 1 to 0 over LABELS_FALL of the training, is painted
+        from draws of p(z | u): the encoder's first latents tell nothing, and a layer that begins
+        with them may settle on painting nothing.
+        """
+        values = z.mean(-1)
+        share = 1 - progress / LABELS_FALL
+        from_labels = torch.rand(len(z), 1, device=z.device, generator=generator) < share
+        noise = torch.randn(values.shape, device=z.device, generator=generator)
+        u = self.spec.normalise(batch["labels"])
+        draws = u + self.settings.prior_std / self.dims**0.5 * noise
+        return torch.where(from_labels, draws, values)
+
+    # ---- counterfactuals -----------------------------------------------------------------------
+    @property
+    def pixel_temperature(self) -> float:
+        """Share of an image's own pixel noise that `counterfactual` keeps by default."""
+        share = self.settings.pixel_temperature
+        if share is None:
+            return float(isinstance(self.decoder, LayeredDecoder))
+        return share
+
+    @torch.no_grad()
+    def counterfactual(
+        self, images: Any, do: Do, labels: Any = None, *, pixel_temperature: float | None = None
+    ) -> Tensor:
+        """Return the images (B, C, H, W) under `do`, with the noises of each image unchanged.
+
+        The noise of the pixels is what the decoder misses, u = x - g(z). The answer is
+        g(z') + t keep u, clipped to [0, 1], where keep is 1 at pixels that no layer with changed
+        variables paints before or after, and 1 everywhere with decoder=joint.
+
+        Arguments:
+            do: see `CausalModel.counterfactual`.
+            pixel_temperature: t; by default the setting. With 1 an empty do() returns the images.
+        """
+        share = self.pixel_temperature if pixel_temperature is None else pixel_temperature
+        if not share:
+            return super().counterfactual(images, do, labels)
+        self.check_trained()
+        before = self.encode(images, labels)
+        after, picture = self.intervene(before, do), self.abduct_picture(images)
+        noise = self.as_images(images) - self.decode(before, **picture)
+        if isinstance(self.decoder, LayeredDecoder):
+            keep = in_batches(
+                lambda old, new: unpainted(self.decoder, old.mean(-1), new.mean(-1)), before, after
+            )
+            noise = noise * keep.unflatten(1, noise.shape[2:])[:, None]
+        return (self.decode(after, **picture) + share * noise).clamp(0, 1)
 
     @torch.no_grad()
     def abduct_picture(self, images: Any) -> dict[str, Tensor]:

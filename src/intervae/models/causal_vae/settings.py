@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from intervae.errors import UsageError
 from intervae.nets.images import Network
 from intervae.nets.likelihood import Likelihood
-from intervae.settings import setting
+from intervae.settings import check_minimum, setting
 
 Decoder = Literal["joint", "per-concept", "layers"]
 # settings that must be larger than 0
@@ -48,6 +48,8 @@ class ConceptSettings:
         for name in POSITIVE:
             if getattr(self, name, 1) <= 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be larger than 0.")
+        if (getattr(self, "pixel_temperature", None) or 0) < 0:
+            check_minimum(self, pixel_temperature=0)
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,12 @@ class LabelSettings(ConceptSettings):
     )
     layer_rate: float = setting(
         5e-3, "learning rate of the layers of several variables", advanced=True
+    )
+    pixel_temperature: float | None = setting(
+        None,
+        "share of an image's own pixel noise that a counterfactual keeps, with decoder=layers "
+        "where no changed layer paints; none: 1 with decoder=layers, else 0",
+        advanced=True,
     )
     layer_hidden: int = setting(64, "width of the layers of several variables", advanced=True)
 

@@ -122,6 +122,11 @@ class DeepSCMQueries(CausalModel):
         return target
 
     # ---- pictures ------------------------------------------------------------------------------
+    @property
+    def pixel_temperature(self) -> float:
+        """Share of an image's own pixel noise that `counterfactual` keeps by default."""
+        return self.settings.pixel_temperature
+
     @torch.no_grad()
     def counterfactual(
         self,
