@@ -16,8 +16,9 @@ COUNTERFACTUAL = (
     *(
         f"{metric}{over}"
         for metric in ("outside_mask_mae", "changed_outside_share")
-        for over in ("", "_causes", "_effects", "_reconstruction")
+        for over in ("", "_causes", "_effects", "_reconstruction", "_decoder_alone")
     ),
+    *(f"counterfactual_pixel_mae{over}_decoder_alone" for over in ("", "_causes", "_effects")),
 )
 SHOWN = (
     "r2_min",
