@@ -205,9 +205,10 @@ class PaintedConcepts(ConceptModel):
         before = self.encode(images, labels)
         after, picture = self.intervene(before, do), self.abduct_picture(images)
         noise = self.as_images(images) - self.decode(before, **picture)
-        if isinstance(self.decoder, LayeredDecoder):
+        decoder = self.decoder
+        if isinstance(decoder, LayeredDecoder):
             keep = in_batches(
-                lambda old, new: unpainted(self.decoder, old.mean(-1), new.mean(-1)), before, after
+                lambda old, new: unpainted(decoder, old.mean(-1), new.mean(-1)), before, after
             )
             noise = noise * keep.unflatten(1, noise.shape[2:])[:, None]
         return (self.decode(after, **picture) + share * noise).clamp(0, 1)
