@@ -220,7 +220,7 @@ def test_commands_of_the_docs(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
         make_folder(tmp_path / "my_folder")
     if any("table.csv" in words for words in lines):
         make_table(tmp_path, page)
-    if any("discs" in words for words in lines):
+    if any({"discs", "shapes"} & set(words) for words in lines):  # which the page draws
         run_python(page, tmp_path, monkeypatch)
     for words in lines:
         if {"cars3d", "runs/cars"} & set(words):

@@ -104,8 +104,8 @@ def test_special_file_as_an_option(kind: str, folder: Path, finished: Path) -> N
     ask = ["intervene", finished, "--do", "light=100", "--out", folder / "strip.png"]
     refused(intervae(*ask, "--image", special), 1, "special.png")
     refused(train(folder, "--graph", special), 2, "special.png")
-    if kind == "folder":  # of images, with a table
-        refused(intervae("discover", special), 1, "special.png", "no labels.csv")
+    if kind == "folder":  # of images, perhaps
+        refused(intervae("discover", special), 1, "no labels.csv", "special.png")
     else:
         refused(intervae("discover", special), 2, "special.png", name)
     known = ["discover", folder / "labels.csv", "--columns", "level,width", "--knowledge", special]

@@ -14,6 +14,8 @@ TEXTS = (
     "can't start new thread",
     "out of memory",
     "bad_alloc",
+    "size calculation overflowed",
+    "overflow when unpacking",
 )
 NEEDED = 3 * 2**29  # bytes of address space; a small training took 1.2 GiB
 

@@ -212,4 +212,6 @@ def _number(key: str, value: Any, kind: type) -> int | float:
         raise UsageError(f"{key}={value!r} must be finite.")
     if kind is int and number != int(number):
         raise UsageError(f"{key}={value!r} must be a whole number.")
+    if kind is int and abs(number) >= 2**63:
+        raise UsageError(f"{key}={value!r} is too large; give a whole number below 2^63.")
     return kind(number)

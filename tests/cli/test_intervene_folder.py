@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import json
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +147,35 @@ def test_plain_is_the_counterfactual_alone_at_its_own_size(
     assert intervae(*words, tmp_path / "y.png", "--image", pictures / "large.jpg").code == 0
     assert image_size(tmp_path / "y.png") == (48, 48)
     refused(intervae(*words, tmp_path / "x.pdf"), 2, "format of a picture '.pdf'")
+
+
+def test_montage_shows_the_first_pictures_and_their_counterfactuals(
+    finished: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    draw = package.figures.interventions
+
+    def record(path: Path, rows: Any, originals: Any) -> None:
+        drawn.append((rows, originals))
+        draw(path, rows, originals)
+
+    monkeypatch.setattr(package.figures, "interventions", record)
+    out = tmp_path / "montage.png"
+    output = intervae(*ask(finished, pictures, out), "--do", "pendulum=10")
+    assert output.code == 0, output
+    assert output.out == f"wrote {out}: the first 8 of 22 pictures\n"
+    assert image_size(out)[0] > 8 * 100
+    (((row,), originals),) = drawn
+    assert row.label.startswith("do(light = +5), do(pendulum = 10")
+    assert len(originals) == 8
+    model: Any = package.load(finished)
+    third = np.asarray(Image.open(pictures / "03.png")).transpose(2, 0, 1)
+    np.testing.assert_array_equal(originals[3], third)
+    expected = model.counterfactual(third, {"light": lambda v: v + 5, "pendulum": 10.0})[0]
+    np.testing.assert_allclose(row.generated[3], expected, atol=1e-4)
+    shown = intervae(*ask(finished, pictures, out), "--json")
+    assert [each["file"] for each in json.loads(shown.out)] == [f"{i:02}.png" for i in range(8)]
+    (pictures / "05.png").write_bytes(b"no picture")
+    out.unlink()
+    refused(intervae(*ask(finished, pictures, out)), 1, "05.png")
+    assert not out.exists()

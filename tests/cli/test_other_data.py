@@ -83,3 +83,21 @@ def test_several_runs_are_compared(trained: Path, tmp_path: Path) -> None:
     assert row.count(f"{value:.4g}") == 2
     both = json.loads(intervae(*words, "--json").out)
     assert list(both) == [str(run) for run in runs]
+
+
+def test_evaluate_takes_a_zip_and_writes_nothing(trained: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "run.zip"
+    succeeded(intervae("export", trained / "run", "--to", "zip", "--out", packed))
+    other = make_folder(tmp_path / "other", images=30, columns={"side": ["left"] * 30})
+    before = contents(tmp_path)
+    for data, n in ((trained / "elsewhere", 16), (other, 30)):
+        words = ["--data", data, "--metric", "r2", "--json"]
+        output = intervae("evaluate", packed, *words)
+        assert output.code == 0, output
+        assert "evaluation.json is not written" in output.err
+        expected = intervae("evaluate", shutil.copytree(trained / "run", tmp_path / "x"), *words)
+        shutil.rmtree(tmp_path / "x")
+        assert json.loads(output.out) == json.loads(expected.out)
+        assert json.loads(output.out)[0]["n"] == n
+    assert contents(tmp_path) == before
+    refused(intervae("report", packed), 2, "is one file")

@@ -19,7 +19,7 @@ from intervae.cli.output import (
     print_notes,
 )
 from intervae.cli.runs import open_other_data, open_run
-from intervae.errors import unknown
+from intervae.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from intervae.causal.graph import CausalGraph
@@ -93,6 +93,8 @@ def evaluate_run(
 ) -> list[Measurement]:
     """Evaluate a model, write evaluation.json and print the measurements.
 
+    Nothing is written into a zip of `intervae export`.
+
     Arguments:
         on: name of other data, for evaluation-NAME.json.
         quiet: whether to print no table.
@@ -103,7 +105,10 @@ def evaluate_run(
     console = err if as_json or quiet else out
     notify = lambda text: print_notes([text], console)  # noqa: E731
     measurements = measure(model, data, metrics, notify=notify)
-    write_evaluation(run, measurements, on=on)
+    if run.is_file():
+        notify(f"{run} is one file, so evaluation.json is not written; --json prints it")
+    else:
+        write_evaluation(run, measurements, on=on)
     if as_json:
         print(json.dumps([m.to_json() for m in measurements], indent=2))
     elif not quiet:
@@ -140,6 +145,8 @@ def report(
     """Write report.html of a cmcl run: causes and effects, their confidence, and diagnostics."""
     from intervae.report import write_report
 
+    if run.is_file():
+        raise UsageError(f"{run} is one file; report.html is written into a run folder.")
     model, dataset = open_run(run, device, data)
     echo(f"wrote {write_report(model, dataset, run, resamples=resamples, seed=seed)}")
 

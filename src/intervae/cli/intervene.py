@@ -51,7 +51,8 @@ def intervene(
         Path | None,
         typer.Option(
             "--out",
-            help="Figure to write: the original and the counterfactual. With --images a folder.",
+            help="Figure to write: the original and the counterfactual. With --images a folder, "
+            "or a .png or .svg that shows the first 8.",
             show_default="strip.png; none with --json",
         ),
     ] = None,
@@ -263,17 +264,7 @@ def _draw_counterfactual(path: Path, query: Input, do: Do, after: Tensor) -> Non
     from intervae import figures
 
     model, images, options = query[:3]
-    texts = []
-    for name, value in do.items():
-        shown = (
-            model.spec.variable(name).format_value(value)
-            if name in model.spec.names and isinstance(value, float)
-            else f"{value:g}"
-            if isinstance(value, float)
-            else str(value)
-        )
-        texts.append(f"do({name} = {shown})")
-    title = ", ".join(texts)
+    title = label_of(model, do)
     if model.spec.frames is None:
         figures.counterfactual_strip(path, images[0], after.cpu(), [title])
         return
@@ -285,6 +276,17 @@ def _draw_counterfactual(path: Path, query: Input, do: Do, after: Tensor) -> Non
         rows.append(figures.ClipRow(label, clip[0].cpu(), generated=clip.shape[1]))
     heads = [str(t + 1) for t in range(after.shape[1])]
     figures.clip_rows(path, rows, heads=heads, pairs=3)
+
+
+def label_of(model: Model, do: Do) -> str:
+    """Return the interventions as a figure names them: do(light = 100 degrees), ..."""
+    texts = []
+    for name, value in do.items():
+        shown = f"{value:g}" if isinstance(value, float) else str(value)
+        if name in model.spec.names and isinstance(value, float):
+            shown = model.spec.variable(name).format_value(value)
+        texts.append(f"do({name} = {shown})")
+    return ", ".join(texts)
 
 
 def _values_over_time(query: Input, do: Do) -> dict[str, float]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 16  # pictures in memory at their own size
 TABLE = "counterfactuals.csv"
+IN_MONTAGE = 8  # pictures
 LISTED = 10  # broken files that are named
 Do = dict[str, "float | Change"]
 
@@ -41,19 +42,25 @@ def intervene_on_folder(
 ) -> None:
     """Write the counterfactual of every image of a folder, and counterfactuals.csv.
 
-    `out` appears when all is written. Broken images are named and left out, with exit code 1.
+    `out` appears when all is written. Broken images are named and left out, with exit code 1. If
+    `out` ends like a figure, it is a montage of the first images.
     """
     from intervae.causal.do import parse_do
     from intervae.data.support import LabelSupport
+    from intervae.figures.canvas import FORMATS
     from intervae.files import new_folder
 
     files = _list_folder(folder, out)
+    is_montage = out is not None and out.suffix.lower() in FORMATS and not out.is_dir()
     assert out is not None
     model: Any = load_run(run, device)
     if model.spec.frames is not None:
         raise UsageError(f"--images: {model.name} was trained on clips, not on single images.")
     values = parse_do(do, model.spec.categories)
     support = LabelSupport.read(run, model.spec.variables)
+    if is_montage:
+        _draw_montage(model, files, values, support, out, as_json)
+        return
     rows: list[list[str]] = []
     measured: list[InterventionValues] = []
     broken: list[DataError] = []
@@ -88,6 +95,39 @@ def intervene_on_folder(
             f"{len(broken)} of {len(names)} pictures could not be read and were left out; the "
             f"others are in {out}."
         )
+
+
+def _draw_montage(
+    model: Any,
+    files: dict[str, Path],
+    do: Do,
+    support: LabelSupport | None,
+    path: Path,
+    as_json: bool,
+) -> None:
+    """Draw the counterfactuals of the first images above the images, at the model's size."""
+    from intervae import figures
+    from intervae.cli.intervene import label_of
+    from intervae.data.query_images import read_pictures
+    from intervae.models.capabilities import MeasuresVariables
+    from intervae.models.intervention_values import intervention_values
+
+    names = list(files)[:IN_MONTAGE]
+    images, notes = read_pictures([files[name] for name in names], model.spec.image_shape)
+    after = model.counterfactual(images, do).cpu()
+    row = figures.InterventionRow(label_of(model, do), after)
+    figures.interventions(path, [row], images)
+    can_measure = isinstance(model, MeasuresVariables)
+    values = intervention_values(model, images, do, after) if can_measure else None
+    _report(model, do, support, values, notes, [])
+    if as_json:
+        change = (after - model.counterfactual(images, {}).cpu()).abs().mean((1, 2, 3)).tolist()
+        answers = Answers([], values, change)
+        rows = _rows(model, names, answers, _outside(model, values, do, support))
+        header = _header(model, can_measure)
+        print(json.dumps([dict(zip(header, cells, strict=True)) for cells in rows], indent=2))
+    else:
+        echo(f"wrote {path}: the first {len(names)} of {len(files)} pictures")
 
 
 def _list_folder(folder: Path, out: Path | None) -> dict[str, Path]:

@@ -235,10 +235,11 @@ def _type_text(hint: Any) -> str:
 
 # ---- data and measurements ----------------------------------------------------------------------
 def print_data(data: Dataset) -> None:
-    """Print size, variables and notes of a data set."""
+    """Print size, variables and notes of a data set; no note that the table of variables holds."""
     echo(str(data))
     grid = Table(box=None, pad_edge=False, header_style="dim")
     reasons = {note.subject: note.reason for note in data.notes if note.kind == "column-kind"}
+    in_table = {name for name, reason in reasons.items() if ":" not in reason}
     for column in ("variable", "kind", "range", *(["because of"] if reasons else [])):
         grid.add_column(column)
     for v in data.variables:
@@ -247,7 +248,9 @@ def print_data(data: Dataset) -> None:
         grid.add_row(*map(Text, cells))
     if data.variables:
         out.print(grid)
-    print_notes(data.notes)
+    print_notes(
+        note for note in data.notes if note.kind != "column-kind" or note.subject not in in_table
+    )
 
 
 def print_measurements(measurements: list[Measurement]) -> None:

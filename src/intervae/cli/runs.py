@@ -39,12 +39,12 @@ def open_other_data(run: Path, device: str, where: str) -> tuple[Model, Dataset,
     from intervae.errors import DataError, RunError
     from intervae.evaluation import same_data
     from intervae.evaluation.run_data import load_run_data
-    from intervae.files import read_json
+    from intervae.models.storage import read_config
 
     model = load_run(run, device)
     spec = model.spec
-    config = read_json(run / "config.json", "the run's settings")
-    source = config.get("data") if isinstance(config, dict) else None
+    config = read_config(run)
+    source = config.get("data")
     options = dict(source.get("options", {})) if isinstance(source, dict) else {}
     if isinstance(source, dict) and "samples" in source:
         try:

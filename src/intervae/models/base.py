@@ -72,7 +72,7 @@ class Model(InputChecks, nn.Module, ABC):
         self.settings: Any = build_settings(self.Settings, settings)
         try:
             self.initialise(seed)
-        except (MemoryError, RuntimeError) as error:
+        except (MemoryError, RuntimeError, TypeError) as error:
             if not is_out_of_memory(error):
                 raise
             raise UsageError(
