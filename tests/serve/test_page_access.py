@@ -170,8 +170,8 @@ def png_of(width: int, height: int, rows: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + check
 
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    parts = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows, 9)), chunk(b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+    chunks = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows, 9)), chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def gif() -> bytes:

@@ -206,8 +206,8 @@ def test_heat_map_and_findings(client: TestClient, served: ServedRuns) -> None:
     brightness = decode_png(answer["maps"][0]).sum(0)
     order = np.corrcoef(brightness.ravel(), expected.ravel())[0, 1] if expected.std() else 1
     assert order > 0.9
-    found = client.get("/api/runs/4/findings").json()
-    assert [column["column"] for column in found["columns"]] == list(data.names)
+    findings = client.get("/api/runs/4/findings").json()
+    assert [column["column"] for column in findings["columns"]] == list(data.names)
     assert client.get("/api/runs/0/findings").status_code == 422
 
 

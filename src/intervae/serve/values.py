@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,8 @@ def measure_values(
     has_units = can(model, MeasuresVariables)
     shown = None
     if answers is not None and has_units and not model.needs_labels:
-        shown = model.measure(answers).cpu().double().numpy()
+        with suppress(IntervaeError):  # latents that are no variables are not measured
+            shown = model.measure(answers).cpu().double().numpy()
     for i, name in enumerate(model.latent_names):
         values.moved[name] = (latents[:, i] != after[:, i]).any(-1).cpu().numpy()
         if shown is not None:
