@@ -141,20 +141,32 @@ def test_python_line_of_an_answer_repeats_the_view(
     np.testing.assert_array_equal(shown, as_bytes(names["pictures"][0].numpy()))
 
 
-def test_command_line_of_an_answer_repeats_the_view(client: TestClient, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "do",
+    [
+        {"light": {"add": 5}, "pendulum": 10.5},
+        {"shadow_position": 19, "light": 60},  # unlike the training data
+        {"light": 400},
+    ],
+)
+def test_command_line_of_an_answer_repeats_the_view(client: TestClient, do: Any) -> None:
     import json
     import shlex
 
     from command import intervae as command
 
-    do = {"light": {"add": 5}, "pendulum": 10.5}
     answer = ask(client, "runs/0/do", pictures=[{"index": 3}], do=do)
     words = shlex.split(answer["code"]["cli"])
     assert words[0] == "intervae"
-    printed = json.loads(command(*words[1:], "--json").out)
-    after = {row["variable"]: row["set"] for row in printed}
-    shown = {value["name"]: value["after"] for value in answer["answers"][0]["values"]}
-    assert shown == pytest.approx(after, rel=1e-4)
+    output = command(*words[1:], "--json")
+    printed = json.loads(output.out)
+    values = answer["answers"][0]["values"]
+    for column, field in (("set", "after"), ("after", "shown"), ("true_after", "true_after")):
+        command_line = {row["variable"]: row[column] for row in printed}
+        page = {value["name"]: value[field] for value in values}
+        assert page == pytest.approx(command_line, rel=1e-4), column
+    assert len(answer["notes"]) >= (0 if "pendulum" in do else 1)
+    assert " ".join(f"note: {note}" for note in answer["notes"]) == " ".join(output.err.split())
 
 
 @pytest.mark.parametrize(

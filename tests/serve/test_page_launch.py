@@ -61,6 +61,12 @@ def test_beyond_loopback_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     page.socket.close()
 
 
+@pytest.mark.parametrize("token", ["a/b=", "two words", "\u00fc", "a#b"])
+def test_token_that_an_address_cannot_hold_is_refused(token: str) -> None:
+    with pytest.raises(UsageError, match="INTERVAE_TOKEN"):
+        PageServer(ServedRuns([]), token=token)
+
+
 def test_model_serves_itself_in_a_notebook(make_model: Any, pendulum: Dataset) -> None:
     model = make_model("causal-vae", pendulum)
     page = model.serve(pendulum)

@@ -8,12 +8,16 @@ from intervae.serve.schemas import PNG, Code
 
 
 class ValueAnswer(BaseModel):
-    """A variable before and after do(), by the model and by the simulator."""
+    """A variable before and after do(), by the model and by the simulator.
+
+    `after` is what do() and the mechanisms set, `shown` what the model reads on its own picture.
+    """
 
     name: str
     unit: str
     before: float | None
     after: float | None
+    shown: float | None = None
     true_before: float | None = None
     true_after: float | None = None
     error: float | None = None  # |after - true_after|; 1 for another class

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,13 @@ from intervae.serve.inputs import InputPictures, read_do, read_pictures
 from intervae.serve.pictures import as_floats, heat_png, signed_png, to_png, to_pngs
 from intervae.serve.repeat_code import cli_do, extra_arguments, model_lines, python_do, repeat
 from intervae.serve.schemas import Code, CompareRequest, InterventionRequest, SweepRequest
-from intervae.serve.values import Values, measure_values, true_counterfactual, value_answers
+from intervae.serve.values import (
+    Values,
+    measure_values,
+    reading_notes,
+    true_counterfactual,
+    value_answers,
+)
 
 if TYPE_CHECKING:
     from intervae.serve.served_runs import ServedRun
@@ -32,7 +38,7 @@ def intervene(run: ServedRun, request: InterventionRequest) -> answers.Intervent
     start = time.perf_counter()
     pictures, do = read_pictures(run, request.pictures), read_do(run, request.do)
     after = counterfactual(run, pictures, do)
-    values = measure_values(run, pictures, do)
+    values = measure_values(run, pictures, do, after)
     truth = true_counterfactual(run, pictures, do)
     results = [
         _answer(run, pictures, i, after, truth.images, truth.error, values, truth.values)
@@ -52,7 +58,8 @@ def intervene(run: ServedRun, request: InterventionRequest) -> answers.Intervent
         notes=[
             f"{name}={value:.4g} {text}; the image extrapolates."
             for name, (value, text) in warnings.items()
-        ],
+        ]
+        + reading_notes(run, do, values, bool(warnings)),
         warnings={name: text for name, (_, text) in warnings.items()},
         milliseconds=1000 * (time.perf_counter() - start),
         code=do_code(run, request.pictures, pictures, do),
@@ -170,10 +177,16 @@ def sweep(run: ServedRun, request: SweepRequest) -> answers.SweepAnswer:
 
 
 # ---- several runs ------------------------------------------------------------------------------
-def compare_one(
-    run: ServedRun, first: ServedRun, request: CompareRequest
-) -> tuple[answers.ComparedAnswer, np.ndarray | None]:
-    """Return one run's answer to POST compare, and its picture (C, H, W); errors are answers.
+class Compared(NamedTuple):
+    """One run's answer to POST compare; without `image` and `line` it is an error."""
+
+    answer: answers.ComparedAnswer
+    image: np.ndarray | None = None  # (C, H, W)
+    line: str = ""  # Python that gives the picture
+
+
+def compare_one(run: ServedRun, first: ServedRun, request: CompareRequest) -> Compared:
+    """Return one run's answer to POST compare; errors are answers.
 
     A picture of the test split is that of the first run, so that all runs answer the same.
     """
@@ -195,19 +208,20 @@ def compare_one(
         values = measure_values(run, pictures, do)
         truth = true_counterfactual(first, pictures, do)
     except IntervaeError as error:
-        return answers.ComparedAnswer(run=run.number, error=str(error)), None
-    return answers.ComparedAnswer(
+        return Compared(answers.ComparedAnswer(run=run.number, error=str(error)))
+    answer = answers.ComparedAnswer(
         run=run.number,
         counterfactual=to_png(after[0]),
         pixel_mae=None if truth.images is None else mean_error(after[0], truth.images[0]),
         values=value_answers(run, 0, values, truth.values),
-    ), as_floats(after[0])
+    )
+    model = "model" if run.folder is None else f"intervae.load({str(run.folder)!r})"
+    line = f"{model}.counterfactual(images, do{extra_arguments(pictures.options)})"
+    return Compared(answer, as_floats(after[0]), line)
 
 
 def join_compared(
-    first: ServedRun,
-    request: CompareRequest,
-    results: Sequence[tuple[answers.ComparedAnswer, np.ndarray | None]],
+    first: ServedRun, request: CompareRequest, results: Sequence[Compared]
 ) -> answers.CompareAnswer:
     """Join the answers of several runs: their mean, and their standard deviation as a map."""
     pictures, truth = read_pictures(first, [request.picture]), None
@@ -216,27 +230,29 @@ def join_compared(
         truth = true_counterfactual(first, pictures, do).images
     except IntervaeError:  # the answer of the first run says why
         do = {}
-    images = [image for _, image in results if image is not None]
+    images = [each.image for each in results if each.image is not None]
     mean, std = None, None
     if len(images) > 1:
         stack = np.stack(images)  # (runs, C, H, W)
         mean, std = stack.mean(0), stack.std(0, ddof=1).mean(0)
     return answers.CompareAnswer(
-        answers=[answer for answer, _ in results],
+        answers=[each.answer for each in results],
         factual=to_png(pictures.images[0]),
         truth=None if truth is None else to_png(truth[0]),
         mean=None if mean is None else to_png(mean),
         std=None if std is None else heat_png(std),
         std_max=None if std is None else float(std.max()),
         std_mean=None if std is None else float(std.mean()),
-        code=_compare_code(first, request, pictures, do),
+        code=_compare_code(first, request, do, results),
     )
 
 
 def _compare_code(
-    first: ServedRun, request: CompareRequest, pictures: InputPictures, do: Do
+    first: ServedRun, request: CompareRequest, do: Do, results: Sequence[Compared]
 ) -> Code:
-    code = do_code(first, [request.picture], pictures, do)
-    lines = code.python.replace("\n".join(model_lines(first)) + "\n", "import intervae\n\n", 1)
-    lines = lines.replace("pictures = model.", "pictures = [intervae.load(run).")
-    return Code(python=lines.rstrip("\n") + " for run in RUNS]\n", cli=None)
+    pictures = [f"    {each.line}," for each in results if each.line]
+    query = "\n".join([f"do = {python_do(do)}", "pictures = [", *pictures, "]"])
+    code = repeat(first, [request.picture], query, None).python
+    if first.folder is not None:  # each line loads its own model
+        code = code.replace("\n".join(model_lines(first)) + "\n", "import intervae\n\n", 1)
+    return Code(python=code, cli=None)

@@ -16,7 +16,7 @@ import torch
 
 import intervae.serve.schemas as schemas
 from intervae.causal.graph import CausalGraph
-from intervae.data import Variable
+from intervae.data import Split, Variable
 from intervae.errors import DataError, IntervaeError
 from intervae.figures.graph_edges import edges_to_draw
 from intervae.figures.graph_placement import place_graph
@@ -149,7 +149,7 @@ def _settable_variables(run: ServedRun) -> list[tuple[Variable, bool, bool]]:
     names = model.graph.names if isinstance(model, HasGraph) else latents
     values: dict[str, np.ndarray] = {}
     if isinstance(model, Temporal) and run.data is not None:
-        part = run.data.test[:RANGE_PICTURES]
+        part = pictures_of_range(run)
         over_time = model.latents_over_time(part.images, {}, **clip_options(run, part))
         values = {name: value.cpu().numpy() for name, value in over_time.items()}
         names = tuple(values)
@@ -190,12 +190,19 @@ def _describe_variable(variable: Variable, label: bool, known: bool) -> schemas.
 
 
 # ---- latents -----------------------------------------------------------------------------------
+def pictures_of_range(run: ServedRun) -> Split:
+    """Return test pictures evenly over the split, which may be sorted."""
+    count = len(run.data.test)
+    rows = np.linspace(0, count - 1, min(count, RANGE_PICTURES)).round().astype(np.int64)
+    return run.data.test[torch.from_numpy(rows)]
+
+
 def encoded_latents(run: ServedRun) -> np.ndarray | None:
     """Return the latents (N, n, k) of some test pictures; None where they cannot be encoded."""
     if "encoded" not in run.cache:
         run.cache["encoded"] = None
         if run.data is not None and run.model.spec.frames is None:
-            part = run.data.test[:RANGE_PICTURES]
+            part = pictures_of_range(run)
             labels = {"labels": part.labels} if run.model.needs_labels else {}
 
             def encode() -> bool:

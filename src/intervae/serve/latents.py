@@ -17,7 +17,7 @@ from intervae.serve import answers
 from intervae.serve.describe import can
 from intervae.serve.inputs import read_do, read_pictures
 from intervae.serve.pictures import heat_png, to_png, to_pngs
-from intervae.serve.repeat_code import python_do, repeat
+from intervae.serve.repeat_code import extra_arguments, python_do, repeat
 from intervae.serve.schemas import HeatMapRequest, SampleRequest, TraverseRequest
 
 if TYPE_CHECKING:
@@ -44,10 +44,12 @@ def traverse(run: ServedRun, request: TraverseRequest) -> answers.TraverseAnswer
     moved[:-1, index, request.dim] = torch.tensor(numbers, dtype=z.dtype, device=z.device)
     rest = _rest_of_picture(model, pictures.images, len(moved))
     decoded = model.decode(moved, **rest).cpu()  # the last one is the reconstruction
+    keep, others = ("rest = model.abduct_picture(images)\n", ", **rest") if rest else ("", "")
     query = (
-        "z = model.encode(images)\n"
+        f"z = model.encode(images{extra_arguments(labels)})\n{keep}"
         f"pictures = []\nfor value in {[round(v, 6) for v in numbers]}:\n"
-        f"    z[:, {index}, {request.dim}] = value\n    pictures.append(model.decode(z))"
+        f"    z[:, {index}, {request.dim}] = value\n"
+        f"    pictures.append(model.decode(z{others}))"
     )
     return answers.TraverseAnswer(
         run=run.number,
@@ -76,7 +78,10 @@ def heat_maps(run: ServedRun, request: HeatMapRequest) -> answers.HeatMapAnswer:
     labels = pictures.options.get("labels") if run.model.needs_labels else None
     maps = heat_map(run.model, pictures.images, request.latent, sign=request.sign, labels=labels)
     overlays = blend(as_images(pictures.images, "pictures"), maps.numpy())  # (N, H, W, 3)
-    query = f"maps = intervae.heat_map(model, images, {request.latent!r}, sign={request.sign})"
+    arguments = f"{request.latent!r}, sign={request.sign}"
+    if labels is not None:
+        arguments += ", labels=rows.labels"
+    query = f"maps = intervae.heat_map(model, images, {arguments})"
     return answers.HeatMapAnswer(
         run=run.number,
         latent=request.latent,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 import sys
@@ -59,6 +60,11 @@ class PageServer:
             raise UsageError(MISSING) from None
         self.runs, self.host = runs, host
         self.token = token or secrets.token_urlsafe(24)
+        if not re.fullmatch(r"[\w~.-]+", self.token, re.ASCII):
+            raise UsageError(
+                "the token may only have letters, digits and - . _ ~, as it is part of an address; "
+                "see INTERVAE_TOKEN."
+            )
         self.socket = bind(host, port)
         self.port = int(self.socket.getsockname()[1])
         self.beyond_loopback = host not in LOOPBACK

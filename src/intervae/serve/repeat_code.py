@@ -28,7 +28,7 @@ def repeat(run: ServedRun, pictures: Sequence[Picture], query: str, cli: str | N
 
 def model_lines(run: ServedRun) -> list[str]:
     if run.folder is None:
-        return ["# `model` and `data` as they were passed to model.serve(data)"]
+        return ["import intervae", "", "# `model` and `data` as they were in model.serve(data)"]
     return ["import intervae", "", f"model = intervae.load({str(run.folder)!r})"]
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from intervae.data.support import LabelSupport
 from intervae.errors import IntervaeError
 from intervae.models.capabilities import HasGraph, Intervention, MeasuresVariables
+from intervae.models.intervention_values import (
+    InterventionValues,
+    not_shown_notes,
+    off_support_note,
+)
 from intervae.serve.answers import ValueAnswer
 from intervae.serve.describe import accepts, can, label_names, settable_variables
 from intervae.serve.inputs import InputPictures
@@ -22,10 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Values:
-    """Name -> (B,) before and after do()."""
+    """Name -> (B,) before and after do(), and what the answered pictures show."""
 
     before: dict[str, np.ndarray] = field(default_factory=dict)
     after: dict[str, np.ndarray] = field(default_factory=dict)
+    shown: dict[str, np.ndarray] = field(default_factory=dict)  # read by the model
+    moved: dict[str, np.ndarray] = field(default_factory=dict)  # bools
 
 
 @dataclass(frozen=True)
@@ -38,8 +47,14 @@ class Truth:
 
 
 @torch.no_grad()
-def measure_values(run: ServedRun, pictures: InputPictures, do: Mapping[str, Any]) -> Values:
-    """Return the model's own values of its variables, in their units where it knows them."""
+def measure_values(
+    run: ServedRun, pictures: InputPictures, do: Mapping[str, Any], answers: Any = None
+) -> Values:
+    """Return the model's own values of its variables, in their units where it knows them.
+
+    Arguments:
+        answers: (B, C, H, W) counterfactuals, on which the variables are read; None for no reading.
+    """
     model, values = run.model, Values()
     if not can(model, Intervention):
         return values
@@ -47,9 +62,16 @@ def measure_values(run: ServedRun, pictures: InputPictures, do: Mapping[str, Any
     takes = {"labels": labels} if labels is not None and accepts(model.intervene, "labels") else {}
     latents = model.encode(pictures.images, **({"labels": labels} if labels is not None else {}))
     after = model.intervene(latents, do, **takes)
+    has_units = can(model, MeasuresVariables)
+    shown = None
+    if answers is not None and has_units and not model.needs_labels:
+        with suppress(IntervaeError):  # latents that are no variables are not measured
+            shown = model.measure(answers).cpu().double().numpy()
     for i, name in enumerate(model.latent_names):
+        values.moved[name] = (latents[:, i] != after[:, i]).any(-1).cpu().numpy()
+        if shown is not None:
+            values.shown[name] = shown[:, i]
         for table, z in ((values.before, latents), (values.after, after)):
-            has_units = can(model, MeasuresVariables)
             value = model.to_units(i, z[:, i]) if has_units else z[:, i].mean(-1)
             table[name] = value.cpu().double().numpy()
     _add_columns(run, pictures, do, values, len(latents))
@@ -77,6 +99,38 @@ def _add_columns(
         if name in do:
             after = do[name](column) if callable(do[name]) else np.asarray(do[name], dtype=float)
         values.before[name], values.after[name] = column, np.broadcast_to(after, (rows,))
+
+
+def reading_notes(
+    run: ServedRun, do: Mapping[str, Any], values: Values, outside: bool
+) -> list[str]:
+    """Return notes on combinations unlike the training data, and on what a picture does not show.
+
+    Arguments:
+        outside: whether a value is outside its own range, and so in every combination.
+    """
+    if not values.shown or not do:
+        return []
+    names = tuple(values.shown)
+    tables = (values.before, values.after, values.shown, values.moved)
+    columns = [np.stack([table[name] for name in names], axis=1) for table in tables]
+    measured = InterventionValues(names, *columns)
+    notes = not_shown_notes(measured, run.model.spec)
+    if outside:
+        return notes
+    return off_support_note(run.model, measured, do, _support(run)) + notes
+
+
+def _support(run: ServedRun) -> LabelSupport | None:
+    """Return the combinations of labels in the training data, if they are known here."""
+    if "support" not in run.cache:
+        support = None
+        if run.data is not None:
+            support = LabelSupport.of(run.data.variables, run.data.train)
+        elif run.folder is not None:
+            support = LabelSupport.read(run.folder, run.model.spec.variables)
+        run.cache["support"] = support
+    return run.cache["support"]
 
 
 def true_counterfactual(run: ServedRun, pictures: InputPictures, do: Mapping[str, Any]) -> Truth:
@@ -139,6 +193,7 @@ def _value_answer(variable: Variable, i: int, values: Values, true_values: Value
         after=after,
         true_before=true_before,
         true_after=true_after,
+        shown=number(values.shown),
         error=error,
         before_text=value_text(variable, before) or "",
         after_text=value_text(variable, after) or "",

@@ -23,7 +23,7 @@
       const picker = page.picker(run, "clip");
       const heading = h("h2", { text: "No intervention" });
       const notes = h("div", { class: "notices" });
-      const players = h("div", { class: "figures" });
+      const players = h("div", { class: "figures player-figures" });
       const slider = h("input", {
         type: "range",
         min: 0,
@@ -159,7 +159,7 @@
           players,
           series.map((each) => each.figure.element),
         );
-        players.className = `figures ${["", "", "two", "three", ""][series.length] || ""}`;
+        players.className = `figures player-figures ${["", "", "two", "three", ""][series.length] || ""}`;
         slider.max = length - 1;
         page.replace(
           rows,

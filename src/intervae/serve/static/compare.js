@@ -119,9 +119,11 @@
           answer.mean ? figure("Mean of the runs", "do", answer.mean) : null,
           answer.std
             ? figure("Uncertainty", "spread", answer.std, {
-                note: `std, mean ${page.number(answer.std_mean, 4)}`,
                 alt: "Standard deviation over the runs, per pixel",
-                below: page.mapScale(answer.std_max, [], "spread"),
+                below: [
+                  page.mapScale(answer.std_max, [], "spread"),
+                  ` std; mean ${page.number(answer.std_mean, 4)}`,
+                ],
               })
             : null,
         );

@@ -381,7 +381,10 @@
 
   /* How the graph differs from the simulator's. */
   function legendCompared(graph) {
-    const count = (kind) => graph.edges.filter((edge) => edge.kind === kind).length;
+    const undirected = graph.edges.filter((edge) => edge.directed === false).length;
+    const count = (kind) =>
+      graph.edges.filter((edge) => edge.kind === kind && (edge.directed !== false || kind === "wrong"))
+        .length;
     const parts = [
       ["missing", "missing"],
       ["wrong", "wrong"],
@@ -390,6 +393,7 @@
       .map(([kind, word]) => [count(kind), word])
       .filter(([n]) => n)
       .map(([n, word]) => `${n} ${word}`);
+    if (undirected) parts.push(`${undirected} without a direction`);
     return h("p", {
       text: parts.length
         ? `against the true graph: ${parts.join(", ")}`

@@ -30,7 +30,11 @@
           message.textContent = answer.links.length
             ? `Edges of strength ${page.number(answer.threshold)} or more, with their confidence over ${answer.resamples} resamples.`
             : "The model found no link between the table and the pictures.";
-          if (answer.links.length) page.replace(table, linksTable(answer));
+          if (answer.links.length) {
+            page.replace(table, linksTable(answer));
+            const [first] = answer.links;
+            if (!page.state.latent) page.change({ latent: first.latent }, { push: false });
+          }
         } catch (error) {
           message.className = "notice bad";
           message.textContent = error.message;

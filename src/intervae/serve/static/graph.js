@@ -13,7 +13,9 @@
       return `${edge.cause} causes ${edge.effect} in truth; the model has no such edge`;
     const strength = edge.label ? `, strength ${edge.label}` : "";
     const verdict = KINDS.has(edge.kind) ? ` (${edge.kind})` : "";
-    return `${edge.cause} ${edge.directed === false ? "is linked to" : "causes"} ${edge.effect}${strength}${verdict}`;
+    if (edge.directed === false)
+      return `${edge.cause} and ${edge.effect} are linked${strength}; the data do not decide the direction, do() takes ${edge.cause} as the cause`;
+    return `${edge.cause} causes ${edge.effect}${strength}${verdict}`;
   }
 
   /* Names reachable from `sources` along edges that are not cut by do(). */

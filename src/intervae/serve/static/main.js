@@ -89,7 +89,10 @@
   function drawNotices() {
     const failed = runs.filter((run) => run.state === "failed");
     const loading = runs.filter((run) => run.state === "loading");
-    for (const old of $("notices").querySelectorAll("[data-run]")) old.remove();
+    for (const old of $("notices").querySelectorAll("[data-run]")) {
+      if (!(said && old.dataset.run === "once")) old.remove();
+    }
+    said = false;
     for (const run of failed) {
       $("notices").append(
         h(
@@ -111,13 +114,43 @@
     }
   }
 
+  /* A notice until the next change of the view. */
+  function say(text) {
+    $("notices").append(h("p", { class: "notice", "data-run": "once", text }));
+    said = true;
+  }
+  let said = false;
+
+  /* Another run may have pictures of another size: it reads the file again. */
+  async function readUploadFor(run) {
+    const { file } = page.upload;
+    if (page.upload.reading === run.id) return;
+    page.upload.reading = run.id;
+    try {
+      page.upload = await page.readUpload(run, file);
+      render();
+    } catch (error) {
+      page.change({ picture: 0 }, { push: false });
+      say(error.message);
+    }
+  }
+
   const empty = (title, text) => h("div", { class: "empty" }, h("b", { text: title }), text);
 
   /* A state that cannot be shown is replaced by one that can. */
   function corrected(run) {
     const state = page.state;
     const changes = {};
-    if (state.picture === "upload" && !page.upload) changes.picture = 0;
+    if (state.picture === "upload" && !page.upload) {
+      changes.picture = 0;
+      say("This link shows an uploaded picture, which is not stored. Upload it again.");
+    }
+    if (state.picture === "upload" && page.upload && page.upload.run !== run.id) {
+      if (!run.capabilities.includes("upload")) {
+        changes.picture = 0;
+        say(`${run.name} reads no uploads, so a test picture is shown.`);
+      }
+    }
     if (
       typeof state.picture === "number" &&
       run.pictures.count &&
@@ -150,8 +183,11 @@
   function render() {
     const run = currentRun();
     const wanted = page.state.view;
+    const loadingWanted = runs.some(
+      (each) => each.id === page.state.run && each.state === "loading",
+    );
     drawNotices();
-    if (!run && !(wanted === "results" && resultCount)) {
+    if ((!run || loadingWanted) && !(wanted === "results" && resultCount)) {
       drawBar(null, "");
       const loading = runs.some((run_) => run_.state === "loading");
       shown = { key: "", view: null };
@@ -185,6 +221,10 @@
       const changes = corrected(run);
       if (Object.keys(changes).length) {
         page.change(changes, { push: false });
+        return;
+      }
+      if (page.state.picture === "upload" && page.upload.run !== run.id) {
+        readUploadFor(run);
         return;
       }
     }

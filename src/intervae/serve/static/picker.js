@@ -6,7 +6,8 @@
   const PAGE = 24; // thumbnails at a time
   const LARGEST = 8 * 2 ** 20; // bytes of an upload
 
-  page.upload = null; // {png, name, notes, run}
+  page.upload = null; // {png, name, notes, run, file, number}
+  let uploads = 0;
 
   page.pictureOf = (state, run) => {
     if (state.picture === "upload" && page.upload && page.upload.run === run.id) {
@@ -37,7 +38,9 @@
       );
     }
     const answer = await page.api.upload(run.id, base64(await file.arrayBuffer()));
-    return { png: answer.png, notes: answer.notes || [], name: file.name, run: run.id };
+    uploads += 1;
+    const { png, notes } = answer;
+    return { png, notes: notes || [], name: file.name, run: run.id, file, number: uploads };
   };
 
   /* Thumbnails of the test split. onChoose(index); chosen() -> index. */

@@ -261,6 +261,10 @@
     const rows = [...groups.values()].filter(
       (group) => Object.values(group.cells).some(wanted) && matches(group),
     );
+    const decimals = (metric) =>
+      columnDecimals(
+        rows.flatMap((row) => [row.cells[metric]?.mean, row.cells[metric]?.paper]),
+      );
     const hasVariant = rows.some((row) => row.variant);
     const names = [
       ["Data", "data"],
@@ -281,7 +285,7 @@
           name: metric,
           number: true,
           value: (row) => row.cells[metric]?.mean,
-          cell: (row) => cell(row.cells[metric]),
+          cell: (row) => cell(row.cells[metric], decimals(metric)),
         })),
         {
           name: "Seeds",
@@ -310,16 +314,30 @@
     );
   }
 
-  function cell(row) {
+  /* One number of decimals for a column, so that its digits stand below each other. */
+  function columnDecimals(values) {
+    const known = values.filter((value) => Number.isFinite(value));
+    if (!known.length || known.every(Number.isInteger)) return 0;
+    const largest = Math.max(...known.map(Math.abs));
+    return Math.min(5, Math.max(0, 2 - Math.floor(Math.log10(largest || 1)) + (largest >= 1)));
+  }
+
+  /* A value that these decimals would hide keeps its own. */
+  const fixed = (value, decimals, digits = 2) =>
+    value && Math.abs(value) < 5 * 10 ** -decimals
+      ? page.number(Number(value.toPrecision(digits)))
+      : page.number(value, decimals);
+
+  function cell(row, decimals) {
     if (!row) return "";
-    const spread = row.std ? ` \u00b1 ${page.number(Number(row.std.toPrecision(1)))}` : "";
+    const spread = row.std ? ` \u00b1 ${fixed(row.std, decimals, 1)}` : "";
     const paper = row.paper !== null && row.paper !== undefined;
     return h(
       "span",
       {},
-      page.number(row.mean),
+      fixed(row.mean, decimals),
       h("span", { class: "faint", text: spread }),
-      paper ? h("span", { class: "paper", text: `paper ${page.number(row.paper)}` }) : null,
+      paper ? h("span", { class: "paper", text: `paper ${fixed(row.paper, decimals)}` }) : null,
     );
   }
 })();

@@ -243,7 +243,7 @@
     const keyOf = (state) =>
       JSON.stringify([
         state.picture,
-        page.upload?.png.length,
+        page.upload?.number,
         select.value,
         Object.entries(state.do).filter(([name]) => name !== select.value),
       ]);

@@ -55,11 +55,19 @@
       }),
     );
 
+  /* Whether the model's picture shows another value than was set, see `not_shown`. */
+  function isOff(value, variable) {
+    if ((value.shown ?? null) === null || value.after === null || !variable) return false;
+    const limit = variable.kind === "continuous" ? variable.std / 2 : 0.5;
+    return Math.abs(value.shown - value.after) > (limit || Infinity);
+  }
+
   /* Rows of variables before and after do(). */
   function valuesTable(run, answer, doing) {
     const truth = answer.values.some(
       (value) => value.true_after !== null && value.true_after !== undefined,
     );
+    const read = answer.values.some((value) => (value.shown ?? null) !== null);
     const set = new Set(Object.keys(doing));
     const hard = new Set(Object.keys(doing).filter((name) => typeof doing[name] !== "object"));
     const lit = run.graph
@@ -87,6 +95,9 @@
           class: "n",
           text: show(value.after ?? (hard.has(value.name) ? doing[value.name] : null)),
         }),
+        read
+          ? h("td", { class: isOff(value, variable) ? "n off" : "n", text: show(value.shown) })
+          : null,
         truth ? h("td", { class: "n", text: show(value.true_after) }) : null,
         truth
           ? h("td", {
@@ -97,13 +108,14 @@
               ),
             })
           : null,
-        h("td", { class: "faint", text: value.unit || "" }),
+        h("td", { class: "faint unit", text: value.unit || "" }),
       );
     });
     const head = [
       "Variable",
       "In this picture",
       "Under do()",
+      ...(read ? ["Picture shows"] : []),
       ...(truth ? ["Truth", "Error"] : []),
       "Unit",
     ];
@@ -239,13 +251,14 @@
       );
       const heading = h("h2", { text: "No intervention" });
       const timing = h("span", { class: "small faint numeric" });
-      const notes = h("div", { class: "notices" });
+      const problem = h("div", { class: "notices" });
+      const notes = h("div", { class: "notices under-table", role: "status" });
       const table = h("div", { class: "scroll" });
       const pictures = h(
         "section",
         { class: "card pictures", "aria-label": "Pictures" },
         h("header", {}, heading, timing),
-        notes,
+        problem,
         grid,
         h(
           "div",
@@ -259,6 +272,7 @@
         { class: "card", "aria-label": "Values", hidden: true },
         h("header", {}, h("h2", { text: "Variables" }), h("p", { text: "read in the picture, then set or computed" })),
         table,
+        notes,
       );
       const strip = run.pictures.count ? stripCard(run) : null;
       const sweep = page.sweepCard(run);
@@ -289,7 +303,7 @@
           shown = { key, answer, state };
           await draw(started);
         } catch (error) {
-          page.replace(notes, h("p", { class: "notice bad", text: error.message }));
+          page.replace(problem, h("p", { class: "notice bad", text: error.message }));
         } finally {
           pictures.classList.remove("busy");
         }
@@ -302,6 +316,7 @@
         const versusTruth = Boolean(one.truth) && state.map !== "factual";
         heading.textContent = text || "No intervention";
         const beside = Object.keys(answer.warnings || {}); // these stand beside the controls
+        page.replace(problem);
         page.replace(
           notes,
           (answer.notes || [])
