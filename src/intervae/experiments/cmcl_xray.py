@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from torch import Tensor
 
 from intervae import figures
@@ -75,6 +73,9 @@ def prediction_numbers(model: Model, data: Dataset, edge: Link) -> Numbers:
     train_labels, test_labels = (
         split.labels[:, column].cpu().numpy() for split in (data.train, data.test)
     )
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+
     majority = float(train_labels.mean() >= 0.5)
     numbers: Numbers = {
         "majority_accuracy": float((test_labels == majority).mean()),
