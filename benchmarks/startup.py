@@ -1,7 +1,7 @@
 """CPU seconds and wall time of fresh processes: imports, commands, and a training's first step.
 
 python benchmarks/startup.py --out benchmarks/results/startup
-python benchmarks/startup.py --label before --out benchmarks/results/startup   # of an older checkout
+python benchmarks/startup.py --label before --out benchmarks/results/startup  # older revision
 
 Every measurement is a new Python process. CPU seconds are user and system time of that process,
 which other programs on the machine change little; wall time they do change. `--label` keeps the
@@ -83,9 +83,8 @@ def page(document: dict[str, Any]) -> str:
     lines = [
         "# Start-up",
         "",
-        "Medians of fresh processes, one thread; CPU seconds are user and system time. A first step",
-        "is that of CausalVAE on Pendulum, 64 x 64, from the start of the process to the end of",
-        "the step.",
+        "Medians of fresh processes, one thread; CPU seconds are user and system time. A first",
+        "step is that of CausalVAE on Pendulum, 64 x 64, from the start of the process to its end.",
         "",
         f"| what | {' | '.join(columns)} | limit, CPU s |",
         "|---" * (len(columns) + 2) + "|",

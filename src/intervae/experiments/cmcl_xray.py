@@ -66,6 +66,9 @@ def direction_numbers(edge: Link) -> Numbers:
 
 def prediction_numbers(model: Model, data: Dataset, edge: Link) -> Numbers:
     """Logistic regressions of the column on its latent and on all latents, on test images."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+
     column = data.names.index(edge.column)
     train, test = (
         query_split(model, "encode", split)[..., 0].numpy() for split in (data.train, data.test)
@@ -73,9 +76,6 @@ def prediction_numbers(model: Model, data: Dataset, edge: Link) -> Numbers:
     train_labels, test_labels = (
         split.labels[:, column].cpu().numpy() for split in (data.train, data.test)
     )
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import balanced_accuracy_score, roc_auc_score
-
     majority = float(train_labels.mean() >= 0.5)
     numbers: Numbers = {
         "majority_accuracy": float((test_labels == majority).mean()),
