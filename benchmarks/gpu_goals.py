@@ -65,7 +65,11 @@ def page(document: dict[str, Any]) -> str:
 
     reached, startup = document["reached"], document["startup"]
     lines = ["# Time to the paper's quality", "", *(__doc__ or "").split("\n\n", 2)[2].splitlines()]
-    lines += ["", "| epochs | seed | fit, s | process, s | MIC | TIC |", "|---|---|---|---|---|---|"]
+    lines += [
+        "",
+        "| epochs | seed | fit, s | process, s | MIC | TIC |",
+        "|---|---|---|---|---|---|",
+    ]
     lines += [
         f"| {row['epochs']} | {row['seed']} | {row['fit_seconds']:.2f} | "
         f"{row['process_seconds']:.2f} | {row['mic']:.3f} | {row['tic']:.3f} |"
