@@ -96,13 +96,16 @@ def inner(function: Callable[..., Any]) -> Any:
 def _inner(function: Any) -> Any:
     from numba import njit
 
-    return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    settings: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return njit(**settings)(function)
 
 
 def _cached(function: Any, source: Compiled) -> Any:
     """Return the compiled function with its cache on disk, or without one."""
-    from numba import config, njit
+    import numba
 
+    config: Any = numba.config  # its attributes are set when it is read
+    njit: Any = numba.njit
     before = config.CACHE_DIR
     try:
         config.CACHE_DIR = before or str(_code_folder(source.fingerprint()))
