@@ -41,7 +41,7 @@ class Row:
     ours: Value
     bar: Value | float
     bar_name: str
-    how: str
+    how: Value | str
     more_is_better: bool = False
 
 
@@ -86,7 +86,23 @@ def _only(rows: list[dict[str, Any]], **where: Any) -> dict[str, Any]:
 
 FIRST = "first step of causal-vae, graph learned"
 CPU = "CPU seconds (user and system), median of fresh processes"
-DISCOVERY = "CPU seconds, one thread, mean of the seeds; random networks, 1,000 rows"
+
+
+def seeds(variables: int, what: str) -> Value:
+    """How a row of discovery_scale.json was measured, with the number of its seeds."""
+
+    def how(document: dict[str, Any]) -> str:
+        count = sum(
+            row["variables"] == variables and row["method"] == "independence"
+            for row in document["rows"]
+        )
+        over = f"mean of {count} seeds" if count > 1 else "one seed"
+        return f"{what}, {over}; random networks, 1,000 rows"
+
+    return how
+
+
+DISCOVERY = "CPU seconds, one thread"
 SECTIONS: dict[str, list[Row]] = {
     "Start-up": [
         Row("`import intervae`, s", "startup", startup("import intervae"), 1.5, "limit", CPU),
@@ -150,7 +166,7 @@ SECTIONS: dict[str, list[Row]] = {
             scale(10, "cpu_seconds"),
             60,
             "goal (of 20 variables)",
-            DISCOVERY,
+            seeds(10, DISCOVERY),
         ),
         Row(
             "`independence`, 20 variables, s",
@@ -158,7 +174,7 @@ SECTIONS: dict[str, list[Row]] = {
             scale(20, "cpu_seconds"),
             60,
             "goal",
-            DISCOVERY,
+            seeds(20, DISCOVERY),
         ),
         Row(
             "`independence`, 50 variables, s",
@@ -166,7 +182,7 @@ SECTIONS: dict[str, list[Row]] = {
             scale(50, "cpu_seconds"),
             600,
             "goal (of 100 variables)",
-            DISCOVERY,
+            seeds(50, DISCOVERY),
         ),
         Row(
             "`independence`, 100 variables, s",
@@ -174,7 +190,7 @@ SECTIONS: dict[str, list[Row]] = {
             scale(100, "cpu_seconds"),
             600,
             "goal",
-            DISCOVERY,
+            seeds(100, DISCOVERY),
         ),
         *(
             Row(
@@ -183,7 +199,7 @@ SECTIONS: dict[str, list[Row]] = {
                 scale(n, "shd"),
                 scale(n, "shd", "empty graph"),
                 "empty graph",
-                "mean of the seeds",
+                seeds(n, "a reversed edge counts once"),
             )
             for n in (10, 20, 50, 100)
         ),
@@ -334,6 +350,9 @@ def render(documents: dict[str, dict[str, Any]]) -> str:
 def _line(row: Row, document: dict[str, Any] | None) -> str:
     ours = None if document is None else row.ours(document)
     bar = row.bar
+    how = row.how
+    if callable(how):
+        how = "" if document is None else how(document)
     if callable(bar):
         bar = None if document is None else bar(document)
     against = row.bar_name if bar is None else f"{_number(bar)} ({row.bar_name})"
@@ -341,7 +360,7 @@ def _line(row: Row, document: dict[str, Any] | None) -> str:
         cells = [f"not measured yet: `{COMMANDS[row.source]}`", against, ""]
     else:
         cells = [_number(ours), against, _ratio(ours, bar, row.more_is_better)]
-    return f"| {row.what} | {' | '.join(cells)} | {row.how} | {row.source} |"
+    return f"| {row.what} | {' | '.join(cells)} | {how} | {row.source} |"
 
 
 def _ratio(ours: float, bar: float | None, more_is_better: bool) -> str:

@@ -85,6 +85,8 @@ def page(document: dict[str, Any]) -> str:
         "",
         "Medians of fresh processes, one thread; CPU seconds are user and system time. A first",
         "step is that of CausalVAE on Pendulum, 64 x 64, from the start of the process to its end.",
+        "Other programs change wall time most, so compare it only at equal loads (given below);",
+        "they also lengthen CPU seconds, as `import torch`, which is not ours, shows.",
         "",
         f"| what | {' | '.join(columns)} | limit, CPU s |",
         "|---" * (len(columns) + 2) + "|",

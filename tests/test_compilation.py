@@ -66,7 +66,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "code"
 
 
-def test_second_process_reads_the_code_and_an_edit_of_a_called_function_compiles_anew(
+def test_second_process_reads_the_code_and_an_edit_compiles_anew(
     folder: Path, tmp_path: Path
 ) -> None:
     cache = tmp_path / "cache"
