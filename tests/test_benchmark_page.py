@@ -70,7 +70,7 @@ def test_traffic_counts_what_operators_read_and_write(monkeypatch: pytest.Monkey
     roofline = load("roofline", monkeypatch)
     a, b = torch.ones(8, 16), torch.ones(16, 4)
     with roofline.TrafficCounter() as traffic:
-        _ = (a @ b).T.reshape(4, 8)  # the copy of the transposed product is traffic too
+        _ = (a @ b).T.reshape(8, 4)  # the copy of the transposed product is traffic too
     product = 8 * 16 + 16 * 4 + 8 * 4
     copy = 2 * 8 * 4
     assert traffic.bytes == 4 * (product + copy)
