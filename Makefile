@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: demo serve test page-test slow lint install inventory docs clean
+.PHONY: demo serve test page-test slow lint install inventory docs bench clean
 
 install: $(READY)
 
@@ -40,6 +40,14 @@ page-test: $(READY)
 # Pages generated from the registries.
 inventory: $(READY)
 	$(BIN)/python docs/make_inventory.py
+
+# The rows of benchmarks/README.md that a CPU measures in minutes, and the page. On an idle machine under 10 minutes.
+bench: export OMP_NUM_THREADS = 1
+bench: $(READY)
+	$(BIN)/python benchmarks/startup.py --out benchmarks/results/startup
+	$(BIN)/python benchmarks/discovery_scale.py --variables 10,20,50 --merge --out benchmarks/results/discovery_scale
+	$(BIN)/python benchmarks/discovery_scale.py --variables 100 --methods ges,dagma --merge --out benchmarks/results/discovery_scale
+	$(BIN)/python benchmarks/make_page.py
 
 # The documentation site, in build/site; any warning is an error.
 docs: $(READY)

@@ -22,6 +22,7 @@ include_patterns = [
     "docs/**",
     "results/*.md",
     "research/*.md",
+    "benchmarks/README.md",
     "benchmarks/results/*.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",

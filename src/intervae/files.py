@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from intervae.errors import RunError, UsageError
 
+CACHE_VARIABLE = "INTERVAE_CACHE"  # environment variable
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -271,3 +272,13 @@ def cannot_write(path: Path, error: OSError) -> RunError:
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return RunError(f"{path.parent} is not a folder; choose another place for the output.")
     return RunError(f"{path} could not be written ({error.strerror or error}).")
+
+
+# ---- folders ------------------------------------------------------------------------------------
+def cache_folder() -> Path:
+    """Return the folder INTERVAE_CACHE, by default `intervae` in the user's cache folder."""
+    setting = os.environ.get(CACHE_VARIABLE, "")
+    if setting:
+        return Path(os.path.abspath(Path(setting).expanduser()))
+    user = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(user) if os.path.isabs(user) else Path.home() / ".cache") / "intervae"

@@ -11,9 +11,9 @@ import torch
 from scipy import stats
 
 from intervae.data import load_data, reload
-from intervae.data.cache import cache_folder
 from intervae.data.simulators import MorphoMnist
 from intervae.errors import DataError, QueryError, UsageError
+from intervae.files import cache_folder
 from intervae.metrics import morphometry
 from mnist_files import draw_strokes, write_mnist
 

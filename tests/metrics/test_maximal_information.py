@@ -342,7 +342,7 @@ def test_imports_where_no_cache_folder_can_be_written(tmp_path):
         environment.pop(name, None)
     program = (
         "import intervae.metrics.mic_grid_search as core; "
-        "print(core.__file__, type(core.score_pairs).__name__)"
+        "print(core.__file__, type(core.score_pairs.dispatcher()).__name__)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 
 from intervae.errors import DataError, unknown
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,13 +161,21 @@ class CausalGraph:
 
     def descendants(self, name: str) -> list[str]:
         """Return all effects of a variable, direct and indirect, in the order of `names`."""
-        reached = nx.descendants(self.to_networkx(), self.names[self.index(name)])
-        return [n for n in self.names if n in reached]
+        return self._reachable(name, self.weights != 0)
 
     def ancestors(self, name: str) -> list[str]:
         """Return all causes of a variable, direct and indirect, in the order of `names`."""
-        reached = nx.ancestors(self.to_networkx(), self.names[self.index(name)])
-        return [n for n in self.names if n in reached]
+        return self._reachable(name, self.weights.T != 0)
+
+    def _reachable(self, name: str, edges: np.ndarray) -> list[str]:
+        """Return the other variables on paths along `edges` (n, n) from a variable."""
+        start = self.index(name)
+        reached, further = np.zeros(len(self), dtype=bool), edges[start]
+        while further.any():
+            reached |= further
+            further = edges[further].any(axis=0) & ~reached
+        reached[start] = False
+        return [self.names[i] for i in np.flatnonzero(reached)]
 
     @property
     def roots(self) -> list[str]:
@@ -174,11 +184,24 @@ class CausalGraph:
 
     @property
     def is_acyclic(self) -> bool:
-        return nx.is_directed_acyclic_graph(self.to_networkx())
+        return len(self._order()) == len(self)
 
     @property
     def topological_order(self) -> list[str]:
         """Names with causes before effects; ties are in the order of `names`."""
+        order = self._order()
+        if len(order) < len(self):
+            import networkx as nx
+
+            cycle = [a for a, _ in nx.find_cycle(self.to_networkx())]
+            raise DataError(
+                f"the graph has a cycle ({' -> '.join([*cycle, cycle[0]])}), so it has no causal "
+                "order; threshold it or use to_acyclic() first."
+            )
+        return order
+
+    def _order(self) -> list[str]:
+        """Return the names with causes before effects, without those on or after a cycle."""
         order: list[str] = []
         causes = (self.weights != 0).sum(0)  # that are not in the order yet; -1 once it is there
         while (causes == 0).any():
@@ -186,12 +209,6 @@ class CausalGraph:
             order.append(self.names[i])
             causes -= self.weights[i] != 0
             causes[i] = -1
-        if len(order) < len(self):
-            cycle = [a for a, _ in nx.find_cycle(self.to_networkx())]
-            raise DataError(
-                f"the graph has a cycle ({' -> '.join([*cycle, cycle[0]])}), so it has no causal "
-                "order; threshold it or use to_acyclic() first."
-            )
         return order
 
     # ---- changed copies -----------------------------------------------------------------------
@@ -244,6 +261,8 @@ class CausalGraph:
     # ---- export -------------------------------------------------------------------------------
     def to_networkx(self) -> nx.DiGraph:
         """Return a DiGraph with edge attribute `weight`."""
+        import networkx as nx
+
         graph = nx.DiGraph()
         graph.add_nodes_from(self.names)
         graph.add_weighted_edges_from(self.edges)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import networkx as nx
 
 from intervae.causal.graph import CausalGraph
 from intervae.errors import DataError, UsageError
@@ -25,7 +24,8 @@ def as_graph(value: Any, names: Sequence[str]) -> Any:
             (cause, effect) or (cause, effect, weight), or a text such as "a -> b, a -> c".
         names: all variables, for edges, which need not name every one.
     """
-    if isinstance(value, nx.Graph):
+    networkx = sys.modules.get("networkx")  # not imported: nothing can be a graph of it
+    if networkx is not None and isinstance(value, networkx.Graph):
         return CausalGraph.from_networkx(value)
     if isinstance(value, Mapping):
         return CausalGraph.from_json(dict(value))

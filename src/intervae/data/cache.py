@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,8 @@ import numpy as np
 
 from intervae.files import open_regular, write_bytes
 
-VARIABLE = "INTERVAE_CACHE"  # environment variable
 ABOUT = "about"  # the array that holds key and checksum as JSON text
 Arrays = dict[str, np.ndarray]
-
-
-def cache_folder() -> Path:
-    """Return the folder INTERVAE_CACHE, by default `intervae` in the user's cache folder."""
-    setting = os.environ.get(VARIABLE, "")
-    if setting:
-        return Path(os.path.abspath(Path(setting).expanduser()))
-    user = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(user) if os.path.isabs(user) else Path.home() / ".cache") / "intervae"
 
 
 def checksum(arrays: Mapping[str, np.ndarray]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from scipy import ndimage
+import scipy
 
 from intervae.compilation import compiled
 
@@ -28,8 +28,8 @@ def enlarging_weights(scale: int = SCALE) -> np.ndarray:
     """Return (TAPS, scale): weight of the pixel at tap - TAPS // 2 on each enlarged pixel."""
     impulse = np.zeros(2 * TAPS + 1)
     impulse[TAPS] = 1.0
-    response = ndimage.zoom(impulse, scale, order=3, mode="mirror", grid_mode=True)
-    response = ndimage.gaussian_filter1d(response, scale / 3).reshape(-1, scale)
+    response = scipy.ndimage.zoom(impulse, scale, order=3, mode="mirror", grid_mode=True)
+    response = scipy.ndimage.gaussian_filter1d(response, scale / 3).reshape(-1, scale)
     first = TAPS - TAPS // 2
     weights = response[first : first + TAPS][::-1]
     return np.ascontiguousarray(weights / weights.sum(0), dtype=np.float32)
@@ -55,7 +55,7 @@ def medial_axis_table() -> np.ndarray:
         if pattern[1, 1]:
             without = pattern.copy()
             without[1, 1] = False
-            regions, left = (ndimage.label(p, np.ones((3, 3)))[1] for p in (pattern, without))
+            regions, left = (scipy.ndimage.label(p, np.ones((3, 3)))[1] for p in (pattern, without))
             table[index] = regions != left or pattern.sum() < 3
     return table
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.interpolate import BSpline
+import scipy
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from intervae.causal.graph import CausalGraph
@@ -121,7 +121,9 @@ def curve_basis(column: np.ndarray, kind: str, name: str = "") -> np.ndarray:
             block = column[:, None] - column.mean()
             return block / block.std()
         knots = np.concatenate([[inner[0]] * 3, inner, [inner[-1]] * 3])
-        splines = BSpline.design_matrix(np.clip(column, inner[0], inner[-1]), knots, 3).toarray()
+        splines = scipy.interpolate.BSpline.design_matrix(
+            np.clip(column, inner[0], inner[-1]), knots, 3
+        ).toarray()
         line = (column[:, None] - column.mean()) / column.std()  # the ridge hardly shrinks it
         block = np.concatenate([line, splines[:, 2:]], axis=1)
     else:

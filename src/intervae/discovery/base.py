@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from torch import Tensor
 
 from intervae.causal.dense import check_dense
@@ -18,6 +18,8 @@ from intervae.errors import DataError
 from intervae.notes import Note
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from intervae.discovery.direction_confidence import EdgeDirection
 
 MIN_ROWS = 50
@@ -113,9 +115,9 @@ def read_table(
         kinds: "continuous", "binary" or "categorical" per column; None is inferred: two distinct
             values are binary, other numbers continuous.
     """
-    if names is None and isinstance(table, pd.DataFrame):
-        names = [str(column) for column in table.columns]
-    if isinstance(table, pd.DataFrame):
+    pandas = sys.modules.get("pandas")  # not imported: nothing can be a DataFrame
+    if pandas is not None and isinstance(table, pandas.DataFrame):
+        names = [str(column) for column in table.columns] if names is None else names
         table, frame_kinds = _encode_strings(table)
         kinds = frame_kinds if kinds is None else kinds
     if isinstance(table, Tensor):
@@ -171,6 +173,8 @@ def _encode_strings(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str | None]
     Codes follow the sorted values. The kind of a numeric column is None. Missing values stay
     missing.
     """
+    import pandas as pd
+
     columns: dict[int, Any] = {}
     kinds: list[str | None] = []
     for position in range(frame.shape[1]):

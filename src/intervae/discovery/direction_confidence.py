@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
-from scipy.stats import chi2
+from scipy.special import chdtrc, expit
 
 from intervae.causal.graph import CausalGraph
 from intervae.discovery.base import random_rows
@@ -222,4 +221,4 @@ class _Structure:
             noises = [residuals(line, self.columns[name][group]) for name in (a, b)]
             first, second = (CentredKernel.from_kernel(gaussian_kernel(e)) for e in noises)
             statistic -= 2 * np.log(hsic_p_value(first, second))
-        return float(-chi2.logsf(statistic, 2 * len(groups)) / np.log(10))
+        return decades(float(chdtrc(2 * len(groups), statistic)))

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from intervae.discovery.additive import AdditiveRegressions
 from intervae.discovery.spline_likelihood import (
@@ -81,7 +81,9 @@ def decide_edges(
     linked = (gain > 0) & (r_squared >= threshold**2)
     if one_edge_per_node:
         matched = np.zeros_like(linked)
-        matched[linear_sum_assignment(np.where(linked, gain, 0.0), maximize=True)] = True
+        matched[
+            scipy.optimize.linear_sum_assignment(np.where(linked, gain, 0.0), maximize=True)
+        ] = True
         linked &= matched
     margins, is_cause = np.zeros_like(r_squared), np.zeros(r_squared.shape, dtype=bool)
     chance = dict(chance_margins or {})

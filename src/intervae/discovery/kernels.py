@@ -5,6 +5,7 @@ HSIC with a gamma null distribution: Gretton et al. 2008.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -34,8 +35,14 @@ def median_square(distances: np.ndarray) -> float:
 
     The mean if more than half of the pairs coincide.
     """
-    pairs = distances[np.triu_indices(len(distances), 1)]
-    return float(np.median(pairs)) or float(pairs.mean()) or 1.0
+    pairs = np.take(distances, _pairs(len(distances)))
+    return float(np.median(pairs, overwrite_input=True)) or float(pairs.mean()) or 1.0
+
+
+@functools.lru_cache(maxsize=2)
+def _pairs(rows: int) -> np.ndarray:
+    """Return the places of the pairs i < j in a flattened table (rows, rows)."""
+    return np.flatnonzero(np.triu(np.ones((rows, rows), dtype=bool), 1))
 
 
 def gaussian_kernel(points: np.ndarray) -> np.ndarray:
@@ -95,7 +102,7 @@ def kernel_eigenvectors(kernel: np.ndarray, rank: int) -> tuple[np.ndarray, np.n
     factor, pivots, full_rank, _ = dpstrf(kernel, lower=1, tol=1e-10)
     rank = min(int(full_rank), rank)
     columns = np.empty((len(kernel), rank))
-    columns[pivots - 1] = np.tril(factor)[:, :rank]
+    columns[pivots - 1] = np.tril(factor[:, :rank])
     return _eigenvectors(columns)
 
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
 from intervae.causal.acyclicity import polynomial
@@ -124,7 +124,7 @@ class LabelRegression:
             (gradient,) = torch.autograd.grad(value, flat)
             return float(value.detach()), gradient.numpy()
 
-        return minimize(
+        return scipy.optimize.minimize(
             value_and_gradient,
             start,
             jac=True,

@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
 from intervae.causal.acyclicity import value_and_slope
@@ -172,7 +172,7 @@ def _lasso(objective: LinearObjective) -> np.ndarray:
         return value, np.concatenate([slope + l1_weights, l1_weights - slope])
 
     halves = np.concatenate([np.maximum(start, 0.0), np.maximum(-start, 0.0)])
-    solution = minimize(
+    solution = scipy.optimize.minimize(
         value_and_gradient,
         halves,
         jac=True,

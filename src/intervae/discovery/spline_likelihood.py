@@ -6,10 +6,8 @@ Shapes: N rows.
 from __future__ import annotations
 
 import numpy as np
-from scipy.interpolate import CubicSpline
-from scipy.optimize import minimize
+import scipy
 from scipy.special import ndtr, ndtri
-from scipy.stats import rankdata
 
 from intervae.discovery.design_matrix import one_hot
 
@@ -34,7 +32,7 @@ def standardise(values: np.ndarray) -> np.ndarray:
 
 def normal_scores(values: np.ndarray) -> np.ndarray:
     """Replace values (N,) by the quantiles of N(0, 1) at their ranks."""
-    return ndtri((rankdata(values) - 0.5) / len(values))
+    return ndtri((scipy.stats.rankdata(values) - 0.5) / len(values))
 
 
 # ---- densities -----------------------------------------------------------------------------------
@@ -103,7 +101,9 @@ def fit_monotone_map(t: np.ndarray, basis: np.ndarray) -> tuple[float, np.ndarra
         return float(value + roughness * change @ change), gradient
 
     options = {"maxiter": LBFGS_STEPS, "ftol": 1e-12, "gtol": 1e-7}
-    fit = minimize(loss, np.zeros(len(knots)), jac=True, method="L-BFGS-B", options=options)
+    fit = scipy.optimize.minimize(
+        loss, np.zeros(len(knots)), jac=True, method="L-BFGS-B", options=options
+    )
     return -len(t) * float(fit.fun), unexplained @ np.exp(hats @ fit.x)
 
 
@@ -120,7 +120,7 @@ def natural_spline_basis(x: np.ndarray, knots: int = len(FUNCTION_KNOTS)) -> np.
     places = np.unique(np.quantile(x, quantiles))
     if len(places) < 3:
         return np.stack([np.ones_like(x), x], axis=1)
-    curve = CubicSpline(places, np.eye(len(places)), bc_type="natural")
+    curve = scipy.interpolate.CubicSpline(places, np.eye(len(places)), bc_type="natural")
     below, above = np.minimum(x - places[0], 0.0), np.maximum(x - places[-1], 0.0)
     return (
         curve(np.clip(x, places[0], places[-1]))

@@ -22,9 +22,10 @@ import torch
 
 from intervae import metrics
 from intervae.data import Dataset
-from intervae.data.cache import cache_folder, checksum, read_cached, write_cached
+from intervae.data.cache import checksum, read_cached, write_cached
 from intervae.data.simulators.base import Simulator
 from intervae.errors import DataError, RunError
+from intervae.files import cache_folder
 from intervae.metrics.base import Measurement
 from intervae.metrics.counterfactual_cells import (
     Answer,

@@ -12,10 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from intervae import figures
 from intervae.data import Dataset, Split
@@ -84,6 +80,11 @@ def label_metrics(model: Model, data: Dataset) -> Numbers:
     `read_off_frames` on the latents of the frames, `read_off_still` on the background code,
     `by_chance` of the most frequent category.
     """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     # random rows, since clips are stored by action
     rows = np.sort(np.random.default_rng(0).permutation(len(data.train))[:CLASSIFIER_CLIPS])
     train, test, d = data.train[rows], data.test, len(model.fixed)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from intervae import figures
@@ -141,7 +141,7 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
     """Spearman correlation; 0 where one of them is constant."""
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return 0.0
-    return float(spearmanr(a, b).statistic)
+    return float(scipy.stats.spearmanr(a, b).statistic)
 
 
 # ---- figure --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from intervae.data import Dataset
 from intervae.discovery.edge_directions import decide_edges
@@ -64,7 +64,7 @@ def match_latents(encoded: EncodedSplits, data: Dataset) -> tuple[list[int], lis
     """
     true = data.train.fields["latents"].numpy()
     scores = mic_matrix(encoded.train, true, threads=1)  # (latents, true latents)
-    rows, columns = linear_sum_assignment(scores, maximize=True)
+    rows, columns = scipy.optimize.linear_sum_assignment(scores, maximize=True)
     one_to_one = [int(rows[columns == j][0]) for j in range(scores.shape[1])]
     return one_to_one, [int(i) for i in scores.argmax(0)]
 
@@ -156,7 +156,7 @@ def match_edges(estimated: np.ndarray, weights: np.ndarray, latents: int) -> np.
     strength = np.where(estimated != 0, np.maximum(np.abs(weights), 1e-9), 0.0)
     between = np.maximum(strength[:latents, latents:], strength[latents:, :latents].T)  # (m, d)
     matched = np.zeros(estimated.shape, dtype=bool)
-    for j, i in zip(*linear_sum_assignment(between, maximize=True), strict=True):
+    for j, i in zip(*scipy.optimize.linear_sum_assignment(between, maximize=True), strict=True):
         matched[j, latents + i] = matched[latents + i, j] = True
     return np.where(matched, estimated, 0)
 

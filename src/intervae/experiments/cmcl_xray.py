@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from torch import Tensor
 
 from intervae import figures
@@ -68,6 +66,9 @@ def direction_numbers(edge: Link) -> Numbers:
 
 def prediction_numbers(model: Model, data: Dataset, edge: Link) -> Numbers:
     """Logistic regressions of the column on its latent and on all latents, on test images."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+
     column = data.names.index(edge.column)
     train, test = (
         query_split(model, "encode", split)[..., 0].numpy() for split in (data.train, data.test)

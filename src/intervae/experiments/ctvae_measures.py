@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 from torch.nn import functional
 
@@ -202,6 +201,8 @@ def mask_selectivity(model: Model, data: Dataset, seed: int) -> Numbers:
     `change_auc` and `mask_auc`: areas under the ROC curve, over the code positions of test pairs;
     `mask_open` and `edges_open`: mean probabilities of mask and edges.
     """
+    from sklearn.metrics import roc_auc_score
+
     assert data.transitions is not None
     pairs = _sample_pairs(data.transitions.test, SCORED_PAIRS, seed)
     masks, changes, changed, edges = [], [], [], []

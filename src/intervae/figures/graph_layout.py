@@ -12,7 +12,6 @@ from itertools import pairwise
 
 import numpy as np
 from scipy.sparse import csr_array
-from sklearn.isotonic import isotonic_regression
 
 SWEEPS = 12
 
@@ -172,6 +171,8 @@ def _place(
     Each row moves to the mean of its neighbours as far as order and gaps allow, a least-squares
     problem in closed form.
     """
+    from sklearn.isotonic import isotonic_regression
+
     # long edges have larger weights, which straightens them
     pull = np.array([1.0 + 2.0 * ((a >= nodes) + (b >= nodes)) for a, b in links])
     half = _matrix(links, pull, len(sizes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist, pdist
+import scipy
 
 from intervae.errors import DataError
 from intervae.metrics.base import Measurement
@@ -36,7 +36,11 @@ def energy_distance(
         )
     rng = np.random.default_rng(seed)
     x, y = (sample[np.sort(rng.permutation(len(sample))[:max_points])] for sample in samples)
-    value = 2 * cdist(x, y).mean() - pdist(x).mean() - pdist(y).mean()
+    value = (
+        2 * scipy.spatial.distance.cdist(x, y).mean()
+        - scipy.spatial.distance.pdist(x).mean()
+        - scipy.spatial.distance.pdist(y).mean()
+    )
     return Measurement(
         "energy_distance",
         float(value),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment, quadratic_assignment
+import scipy
 
 from intervae.causal.graph import CausalGraph
 from intervae.errors import DataError
@@ -130,7 +130,7 @@ def _assign_and_swap(true: np.ndarray, estimated: np.ndarray) -> np.ndarray:
     target, source = pair_states(true), pair_states(estimated)
     skeleton = np.abs(estimated) + (estimated == -1).T  # an undirected edge as both directions
     options = {"maximize": True, "rng": np.random.default_rng(0)}
-    frank_wolfe = quadratic_assignment(
+    frank_wolfe = scipy.optimize.quadratic_assignment(
         true.astype(float), np.minimum(skeleton, 1).astype(float), options=options
     ).col_ind
     starts = (np.arange(len(true)), _by_degrees(true, estimated), frank_wolfe)
@@ -147,7 +147,7 @@ def _by_degrees(true: np.ndarray, estimated: np.ndarray) -> np.ndarray:
         return np.hstack([own, links @ own / np.maximum(links.sum(1, keepdims=True), 1)])
 
     costs = np.abs(signature(true)[:, None] - signature(estimated)[None]).sum(2)
-    return linear_sum_assignment(costs)[1]
+    return scipy.optimize.linear_sum_assignment(costs)[1]
 
 
 def _swap(true: np.ndarray, estimated: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
-from scipy.stats import rankdata
+import scipy
 
 from intervae.errors import UsageError, unknown
 from intervae.metrics.base import Measurement
@@ -133,7 +132,7 @@ def correlations(samples: CodesAndFactors, kind: str) -> np.ndarray:
     """Return |correlation| (d, m) of every code with every factor; 0 for a constant code."""
 
     def standardised(table: np.ndarray) -> np.ndarray:
-        ranked = rankdata(table, axis=0) if kind == "spearman" else table
+        ranked = scipy.stats.rankdata(table, axis=0) if kind == "spearman" else table
         centred = ranked - ranked.mean(0)
         length = np.linalg.norm(centred, axis=0)
         varies = np.ptp(ranked, axis=0) > 0
@@ -165,7 +164,9 @@ def _matching(method: str, scores: np.ndarray, samples: CodesAndFactors) -> Matc
     elif method == "mic":
         columns = [int(i) for i in scores.argmax(0)]
     else:
-        for code, factor in zip(*linear_sum_assignment(scores, maximize=True), strict=True):
+        for code, factor in zip(
+            *scipy.optimize.linear_sum_assignment(scores, maximize=True), strict=True
+        ):
             columns[int(factor)] = int(code)
     pairs = {
         name: None if c is None else samples.code_names[c]

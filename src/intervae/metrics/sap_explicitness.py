@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import kendalltau
+import scipy
 
 from intervae.errors import DataError
 from intervae.metrics.base import Measurement
@@ -200,7 +200,9 @@ def _concordance(
     tied = [_pairs(np.unique(column, return_counts=True)[1]).sum() for column in (steps, truth)]
     untied = _pairs(np.array(len(truth))) - tied
     # tau-b rescaled to the pairs whose true values differ
-    return float((1 + kendalltau(steps, truth).statistic * np.sqrt(untied[0] / untied[1])) / 2)
+    return float(
+        (1 + scipy.stats.kendalltau(steps, truth).statistic * np.sqrt(untied[0] / untied[1])) / 2
+    )
 
 
 def _pairs(counts: np.ndarray) -> np.ndarray:

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 import torch
-from scipy.stats import normaltest, rankdata
 from torch import Tensor
 
 from intervae.causal.graph import CausalGraph
@@ -234,7 +234,7 @@ def _is_linear_gaussian(table: EncodedTable, cause: str, effect: str) -> bool:
         if not table.is_latent(name):
             columns.append(column)
     return is_linear(*values) and all(
-        len(c) >= MIN_ROWS and float(normaltest(c).pvalue) > GAUSSIAN_P for c in columns
+        len(c) >= MIN_ROWS and float(scipy.stats.normaltest(c).pvalue) > GAUSSIAN_P for c in columns
     )
 
 
@@ -248,7 +248,7 @@ def is_linear(a: np.ndarray, b: np.ndarray) -> bool:
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
     """Spearman correlation; 0 where one of the two is constant."""
-    ranks = [rankdata(values) for values in (a, b)]
+    ranks = [scipy.stats.rankdata(values) for values in (a, b)]
     return float(np.corrcoef(*ranks)[0, 1]) if all(r.std() > 0 for r in ranks) else 0.0
 
 

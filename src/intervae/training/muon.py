@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from intervae.training.eager_optimisers import AdamW
+
 MOMENTUM = 0.95
 STEP = 0.2  # root mean square of a full-rank matrix's step in learning rates; AdamW's is 2-3 times
 ITERATIONS = 5
@@ -43,7 +45,7 @@ def weight_matrices(model: nn.Module) -> set[str]:
     }
 
 
-class Muon(torch.optim.AdamW):
+class Muon(AdamW):
     """AdamW whose groups with `matrices=True` are updated by
 
     m <- 0.95 m + 0.05 g

@@ -12,14 +12,15 @@ from torch import Tensor
 from intervae.errors import UsageError
 from intervae.models.base import Model
 from intervae.models.phases import Player, Schedule
+from intervae.training.eager_optimisers import SGD, Adagrad, Adam, AdamW, RMSprop
 from intervae.training.muon import Muon, weight_matrices
 
 WARM_UP = 0.02  # fraction of a cosine schedule in which the rate rises to its full value
 FLOOR = 0.01  # final factor of a cosine schedule
 # optimisers whose steps can be captured in a CUDA graph
 CAPTURABLE: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
+    "adam": Adam,
+    "adamw": AdamW,
     "muon": Muon,
 }
 
@@ -82,10 +83,10 @@ def _create_optimiser(
             weight_decay=player.weight_decay,
         )
     if player.optimiser == "adagrad":
-        return torch.optim.Adagrad(groups, weight_decay=player.weight_decay)
+        return Adagrad(groups, weight_decay=player.weight_decay)
     if player.optimiser == "rmsprop":
-        return torch.optim.RMSprop(groups, weight_decay=player.weight_decay, capturable=on_gpu)
-    return torch.optim.SGD(groups, weight_decay=player.weight_decay)
+        return RMSprop(groups, weight_decay=player.weight_decay, capturable=on_gpu)
+    return SGD(groups, weight_decay=player.weight_decay)
 
 
 def optimised_parameters(optimiser: torch.optim.Optimizer) -> list[Tensor]:

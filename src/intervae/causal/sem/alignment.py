@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 import torch
-from scipy.spatial import cKDTree
 from scipy.special import digamma, gammaln
 from torch import Tensor
 
@@ -108,7 +108,7 @@ def entropy(values: np.ndarray, neighbours: int = NEIGHBOURS) -> float:
     """
     n, m = values.shape
     k = min(neighbours, n - 1)
-    distances = cKDTree(values).query(values, k + 1)[0][:, -1]
+    distances = scipy.spatial.cKDTree(values).query(values, k + 1)[0][:, -1]
     ball = 0.5 * m * math.log(math.pi) - gammaln(0.5 * m + 1)
     return float(
         digamma(n)

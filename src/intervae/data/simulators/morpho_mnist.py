@@ -19,13 +19,14 @@ from scipy.special import expit
 from intervae.causal.do import Do
 from intervae.causal.graph import CausalGraph
 from intervae.data.build import build_dataset
-from intervae.data.cache import VARIABLE, cache_folder, checksum, read_cached, write_cached
+from intervae.data.cache import checksum, read_cached, write_cached
 from intervae.data.dataset import Dataset
 from intervae.data.readers.file_source import choose_rows
 from intervae.data.simulators.base import Simulator
 from intervae.data.simulators.digit_morphing import measure_shears, morph_digits
 from intervae.data.variables import Variable
 from intervae.errors import DataError, RunError, UsageError
+from intervae.files import CACHE_VARIABLE, cache_folder
 from intervae.notes import Note
 
 DIGITS = 10
@@ -238,7 +239,7 @@ class MorphoMnist(Simulator):
             text += f"; they are kept in {path}."
         except RunError as error:
             text += f"; they could not be kept for the next time: {str(error).removesuffix('.')} "
-            text += f"(set {VARIABLE} to a folder of your choice)."
+            text += f"(set {CACHE_VARIABLE} to a folder of your choice)."
         return exogenous, pictures, (Note("cache", str(path), text),)
 
 
