@@ -102,7 +102,7 @@ def load_hugging_face(
     """Read a `datasets.Dataset` or `DatasetDict`; for the arguments see `load_saved_dataset`."""
     splits = dict(source) if isinstance(source, Mapping) else {"": source}
     for name, part in splits.items():
-        if not hasattr(part, "with_format") or not hasattr(part, "__getitem__"):
+        if not hasattr(part, "with_format") or not hasattr(part, "num_rows"):
             raise UsageError(
                 f"load_data cannot read a {type(part).__name__} of the package datasets"
                 f"{f' (split {name!r})' if name else ''}; give a Dataset or a DatasetDict, such as "

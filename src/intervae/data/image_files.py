@@ -28,7 +28,7 @@ from intervae.notes import Note
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")  # others of Pillow start other programs
-BLOCK = 1024  # files that are decoded ahead of their use at most
+BLOCK = 128  # files that are decoded ahead of their use at most
 File = Path | Callable[[], bytes]  # a path, or a function that returns the bytes
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 Crop = Callable[[int, int], Box]  # (width, height) -> box to use
@@ -70,7 +70,7 @@ def read_images(
     with warnings.catch_warnings(), ThreadPool(os.cpu_count() or 1) as pool:
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         blocks = (range(len(files))[i : i + BLOCK] for i in range(0, len(files), BLOCK))
-        decoded = (image for block in blocks for image in pool.imap(decode, block, chunksize=8))
+        decoded = (image for block in blocks for image in pool.imap(decode, block, chunksize=4))
         for i, (pixels, conversion) in enumerate(progress(decoded, len(files), "reading images")):
             if i == 0:
                 sink.open(len(files), pixels.shape, names[0])

@@ -77,6 +77,11 @@ class ShardSink:
             self._rewrite(lambda images: images * np.uint8(factor))
         return MappedImages(self.mapped(), np.arange(self.rows))
 
+    def close(self) -> None:
+        """Close the file that is being written, if an error left one open."""
+        if self._file is not None:
+            self._file.close()
+
     def mapped(self) -> ImageShards:
         assert self.shape is not None
         return ImageShards(self.paths, self.counts, self.shape)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from intervae.data.packed.read import is_packed
 from intervae.data.packed.shard_sink import ShardSink
 from intervae.data.progress import progress
 from intervae.errors import RunError, UsageError
-from intervae.files import as_path, new_folder, write_bytes, write_json
+from intervae.files import as_path, new_folder
 from intervae.settings import check_flags
 
 SHARD_MB = 256
@@ -61,8 +62,9 @@ def pack(
     _check_target(source, target, overwrite)
     with new_folder(target, replace=overwrite) as folder:
         sink = ShardSink(folder, target, round(shard_mb * 2**20))
-        dataset = load_data(source, sink=sink, **options)
-        _write(dataset, sink, folder)
+        with contextlib.closing(sink):
+            dataset = load_data(source, sink=sink, **options)
+            _write(dataset, sink, folder)
     return load_data(target)
 
 
@@ -106,8 +108,7 @@ def _write(dataset: Dataset, sink: ShardSink, folder: Path) -> None:
     files = {name: _write_column(folder, name, column) for name, column in columns.items()}
     names, listed = list(splits[0].file_names), None
     if names and "file" in files:
-        content = json.dumps(names).encode("utf-8", errors="surrogatepass")
-        write_bytes(folder / "file_names.json", content)
+        _write_json(folder / "file_names.json", names)
         listed = StoredFile.of(folder / "file_names.json", (len(names),), "json")
     assert sink.shape is not None
     described = progress(sink.describe(), len(sink.counts), "checksums")
@@ -123,7 +124,7 @@ def _write(dataset: Dataset, sink: ShardSink, folder: Path) -> None:
         tuple(note for note in dataset.notes if note.kind != "packed"),
         dict(dataset.source),
     )
-    write_json(folder / INDEX, index.to_json())
+    _write_json(folder / INDEX, index.to_json(), indent=2)
 
 
 def _is_streamed_into(sink: ShardSink, splits: list[Split]) -> bool:
@@ -160,8 +161,20 @@ def _empty_column(splits: list[Split], name: str, rows: int) -> np.ndarray:
 
 def _write_column(folder: Path, name: str, column: np.ndarray) -> StoredFile:
     path = folder / f"{name}.npy"
-    with open(path, "wb") as file:
+    with _flushed(path) as file:
         np.save(file, column, allow_pickle=False)
+    return StoredFile.of(path, column.shape, column.dtype.str)
+
+
+def _write_json(path: Path, content: Any, indent: int | None = None) -> None:
+    with _flushed(path) as file:
+        file.write(json.dumps(content, indent=indent, allow_nan=False).encode("ascii") + b"\n")
+
+
+@contextlib.contextmanager
+def _flushed(path: Path) -> Iterator[IO[bytes]]:
+    """Open a new file for writing, and flush it to the disk at the end."""
+    with open(path, "wb") as file:
+        yield file
         file.flush()
         os.fsync(file.fileno())
-    return StoredFile.of(path, column.shape, column.dtype.str)
