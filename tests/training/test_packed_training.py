@@ -138,11 +138,11 @@ def test_images_come_in_order_and_are_bounded(
     monkeypatch.setattr(ImageShards, "read", counted)
     batches = rows_of(len(train), 8)
     with contextlib.closing(read_ahead(train, batches)) as images:
-        first = next(images)
+        first = next(images).clone()
         assert full.wait(20)
         assert not threading.Event().wait(0.2)
         assert len(read) <= 4
-        rest = list(images)
+        rest = [pixels.clone() for pixels in images]
     for rows, pixels in zip(batches, [first, *rest], strict=True):
         assert torch.equal(pixels, memory.images[rows])
 

@@ -128,7 +128,8 @@ def _load(
             f"{name} has the splits {', '.join(tables)}; known are train, validation and test; "
             "give one of the splits, or rename them."
         )
-    files, columns, split_of_row, names, others = [], [], [], [], []
+    files, columns, split_of_row, names = [], [], [], []
+    others: list[str] = []
     for part, rows in tables.items():
         pictures = image_column(rows, name, image)
         where = f"{name}, {part} " if part else f"{name}, "

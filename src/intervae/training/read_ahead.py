@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -22,8 +23,9 @@ MOST_AHEAD = 16  # batches
 def read_ahead(split: MappedSplit, batches: Sequence[Tensor]) -> Generator[Tensor]:
     """Yield the images (B, ...) uint8 of each batch of rows, in order, on the host.
 
-    A thread reads the next batches meanwhile. For a GPU they are in pinned memory: a batch may be
-    copied from without waiting until the one after it is taken, on the current stream.
+    A thread reads the next batches meanwhile, into a ring of buffers: a batch is overwritten some
+    time after the next one is taken. For a GPU they are in pinned memory, and a copy that was
+    started on the current stream before then is waited for.
 
     Arguments:
         batches: row numbers (B,) of the split, on any device.
@@ -33,8 +35,7 @@ def read_ahead(split: MappedSplit, batches: Sequence[Tensor]) -> Generator[Tenso
     largest = max((len(each) for each in rows), default=0)
     batch_bytes = max(1, largest * split.shards.row_bytes)
     ahead = min(MOST_AHEAD, max(2, AHEAD_BYTES // batch_bytes))
-    make = _pinned if split.device.type == "cuda" else _pageable
-    buffers = make((largest, *split.shards.shape), ahead, split.device)
+    buffers = _buffers((largest, *split.shards.shape), ahead, split.device)
     with _in_thread(_reader(split, rows, buffers), ahead) as results:
         for images, release in results:
             yield images
@@ -51,27 +52,23 @@ def _reader(
         yield images, release
 
 
-def _pageable(shape: tuple[int, ...], *_: Any) -> Iterator[tuple[Tensor, Callable[[], None]]]:
-    """Yield a new buffer for each batch: the caller may keep it."""
-    while True:
-        yield torch.empty(shape, dtype=torch.uint8), lambda: None
-
-
-def _pinned(
+def _buffers(
     shape: tuple[int, ...], ahead: int, device: torch.device
 ) -> Iterator[tuple[Tensor, Callable[[], None]]]:
-    """Yield pinned buffers in turn, each again after the GPU has copied from it.
+    """Yield buffers in turn, each with a function to call when its user takes the next batch.
 
-    Two more than wait: one is being filled and one is in use. The event of a buffer is recorded
-    when its user takes the next batch, so when the turn comes round it has been recorded.
+    Two more than wait: one is being filled and one is in use. A pinned one comes again after the
+    GPU has copied from it; its event has been recorded by the time its turn comes.
     """
-    buffers = [torch.empty(shape, dtype=torch.uint8).pin_memory() for _ in range(ahead + 2)]
+    pinned = device.type == "cuda"
+    buffers = [torch.empty(shape, dtype=torch.uint8) for _ in range(ahead + 2)]
+    if not pinned:
+        yield from ((buffer, lambda: None) for buffer in itertools.cycle(buffers))
+    buffers = [buffer.pin_memory() for buffer in buffers]
     events = [torch.cuda.Event() for _ in buffers]
-    number = 0
-    while True:
-        events[number].synchronize()  # at once for one that was never recorded
-        yield buffers[number], functools.partial(_record, events[number], device)
-        number = (number + 1) % len(buffers)
+    for buffer, event in itertools.cycle(zip(buffers, events, strict=True)):
+        event.synchronize()  # at once for one that was never recorded
+        yield buffer, functools.partial(_record, event, device)
 
 
 def _record(event: torch.cuda.Event, device: torch.device) -> None:

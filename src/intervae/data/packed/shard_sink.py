@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -123,7 +123,7 @@ class ShardSink:
         self._rewrite(lambda images: np.repeat(images, 3, axis=1))
         self.shape = (3, *self.shape[1:])
 
-    def _rewrite(self, change) -> None:  # type: ignore[no-untyped-def]
+    def _rewrite(self, change: Callable[[np.ndarray], np.ndarray]) -> None:
         """Replace the images of every shard by `change(images)`, ROWS_AT_ONCE at a time."""
         assert self.shape is not None
         for path, count in zip(self.paths, self.counts, strict=True):

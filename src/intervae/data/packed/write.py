@@ -95,7 +95,7 @@ def _write(dataset: Dataset, sink: ShardSink, folder: Path) -> None:
         rows = [split.fields[ROW].numpy() for split in splits]
     else:
         _write_images(splits, sink)
-        rows = np.split(np.arange(sink.rows), np.cumsum([len(s) for s in splits])[:-1])  # type: ignore[assignment]
+        rows = np.split(np.arange(sink.rows), np.cumsum([len(s) for s in splits])[:-1])
     columns: dict[str, np.ndarray] = {
         "splits": np.empty(sink.rows, np.uint8),
         **{name: _empty_column(splits, name, sink.rows) for name in _field_names(splits)},
