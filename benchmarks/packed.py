@@ -11,8 +11,8 @@ a temporary folder, and removed at the end. Every case has its own process:
     training   steps of a VAE (the default networks, batch 64) on random rows of all pictures
 
 `rows per CPU-second` counts all threads of the process, so that of the thread that reads ahead too;
-wall-clock seconds depend on what else the machine does. The fastest of three counts. The packed data are read once before, so
-that they are in the system's cache, as the goal says.
+wall-clock seconds depend on what else the machine does. The fastest of three counts. The packed
+data are read once before, so that they are in the system's cache, as the goal says.
 """
 
 from __future__ import annotations
@@ -207,16 +207,14 @@ def page(document: dict[str, Any]) -> str:
     lines = [
         "# Packed data against data in memory",
         "",
-        f"Random pictures of {SIDE} x {SIDE}, three channels; batches of {BATCH}; one thread, and "
-        "for packed data",
-        "the thread that reads ahead. `packing` streams the pictures to the disk; `batches` is one "
-        "shuffled",
-        f"epoch of floats without a model; `training` is {document['steps']} steps of a VAE on "
-        "random rows. Packed data",
-        f"were read once before, and the fastest of {REPEATS} counts. `of memory` compares CPU-seconds of all threads; rows per second "
-        "of wall-clock",
-        "time depend on what else the machine does. The last column leaves out pages of mapped "
-        "files.",
+        f"Random pictures of {SIDE} x {SIDE}, three channels; batches of {BATCH}; one thread, and",
+        "for packed data the thread that reads ahead. `packing` streams the pictures to the disk;",
+        "`batches` is one shuffled epoch of floats without a model; `training` is "
+        f"{document['steps']} steps of a",
+        "VAE on random rows. Packed data were read once before, and the fastest of "
+        f"{REPEATS} repeats counts.",
+        "`of memory` compares CPU-seconds of all threads; rows per second of wall-clock time",
+        "depend on what else the machine does. The last column leaves out pages of mapped files.",
         "",
         f"| {' | '.join(HEADINGS)} |",
         "|---" * len(HEADINGS) + "|",
