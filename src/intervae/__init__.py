@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 # name -> module; imported when first used, so that `intervae --help` does not import torch
 _EXPORTS = {
     "load_data": "intervae.data",
+    "pack": "intervae.data",
     "datasets": "intervae.data",
     "Dataset": "intervae.data",
     "Variable": "intervae.data",
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from intervae.data import build_dataset as build_dataset
     from intervae.data import datasets as datasets
     from intervae.data import load_data as load_data
+    from intervae.data import pack as pack
     from intervae.data.registry import register_dataset as register_dataset
     from intervae.discovery import discover as discover
     from intervae.errors import IntervaeError as IntervaeError

@@ -145,7 +145,7 @@ def test_the_error_on_a_wrong_name_has_suggestions():
 
 def test_a_source_of_another_type_is_an_error(tmp_path):
     (tmp_path / "table.csv").write_text("a,b")
-    with pytest.raises(UsageError, match=r"table.csv is neither a folder nor an .npz or .h5 file"):
+    with pytest.raises(UsageError, match=r"table.csv is neither a folder nor an .npz, .h5"):
         load_data(tmp_path / "table.csv")
     for wrong in (42, None, {"images": []}):
         with pytest.raises(

@@ -27,6 +27,7 @@ from intervae.cli import (
     export,
     intervene,
     output,
+    pack,
     reproduce,
     serve,
     train,
@@ -90,8 +91,8 @@ def datasets(as_json: AsJson = False) -> None:
     """List the named data sets."""
     print_rows(output.list_datasets(), ("name", "description"), as_json)
     if not as_json:
-        text = "Or a path: a folder of images, with a labels.csv if they have labels; .npz; .h5."
-        echo(f"\n{text}", "dim")
+        echo("\nOr a path: a folder of images, with a labels.csv if they have labels;", "dim")
+        echo(".npz; .h5; packed data; a saved Hugging Face data set or .parquet; .tar.", "dim")
 
 
 @app.command()
@@ -116,6 +117,7 @@ for command in (
     intervene.intervene,
     attribute.attribute,
     export.export,
+    pack.pack,
     serve.serve,
     reproduce.reproduce,
 ):

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from intervae.cli.data_options import read_data_options
 from intervae.cli.evaluate import draw_figures, evaluate_run
 from intervae.cli.options import Device, Evaluate, Kinds, OtherData, Pictures, Run, Seed
 from intervae.cli.output import echo, print_data, print_notes
@@ -49,7 +50,8 @@ def train(
     data: Annotated[
         str,
         typer.Option(
-            help="Name from `intervae datasets`, a folder of images, an .npz or an .h5 file.",
+            help="Name from `intervae datasets`, a folder (of images, packed data), an .npz, .h5, "
+            ".parquet or .tar file.",
             show_default=False,
         ),
     ],
@@ -231,24 +233,9 @@ def _load_data(
 ) -> Dataset:
     """Return the data set that the options describe."""
     from intervae.data import load_data
-    from intervae.settings import parse_settings, plain_value
 
-    texts = parse_settings(options or [], "--data-option")
-    for key in texts:
-        if key in ("size", "variables", "kinds", "group"):
-            option = "--kind" if key == "kinds" else f"--{key}"
-            raise UsageError(f"--data-option {key}=... has its own option, {option}.")
-    names = [name.strip() for name in variables.split(",")] if variables else None
-    data_options: dict[str, Any] = {key: plain_value(text) for key, text in texts.items()}
     try:
-        return load_data(
-            data,
-            size=size,
-            variables=names,
-            kinds=parse_settings(kinds or [], "--kind") or None,
-            group=group,
-            **data_options,
-        )
+        return load_data(data, **read_data_options(size, variables, kinds, group, options))
     except DataError as error:
         print_notes(getattr(error, "__notes__", ()))  # files that were skipped before the error
         raise

@@ -7,6 +7,8 @@ from intervae.data.column_kinds import ColumnDescription, describe_columns
 from intervae.data.dataset import Batch, Dataset, Split
 from intervae.data.loading import load_data, reload
 from intervae.data.neighbours import Neighbours, action_ceiling
+from intervae.data.packed.mapped_split import MappedSplit
+from intervae.data.packed.write import pack
 from intervae.data.registry import DatasetEntry, datasets, register, register_dataset
 from intervae.data.transitions import (
     DatasetTransitions,
@@ -24,6 +26,7 @@ __all__ = [
     "DatasetEntry",
     "DatasetTransitions",
     "Kind",
+    "MappedSplit",
     "Neighbours",
     "Spec",
     "Split",
@@ -36,6 +39,7 @@ __all__ = [
     "datasets",
     "describe_columns",
     "load_data",
+    "pack",
     "register",
     "register_dataset",
     "reload",

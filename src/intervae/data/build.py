@@ -14,6 +14,8 @@ from intervae.causal.dense import check_dense
 from intervae.causal.graph import CausalGraph
 from intervae.data.column_kinds import decide_columns
 from intervae.data.dataset import Dataset, Split
+from intervae.data.packed.mapped_images import MappedImages
+from intervae.data.packed.mapped_split import ROW, MappedSplit
 from intervae.data.variables import Spec, Variable
 from intervae.errors import DataError
 from intervae.notes import Note
@@ -50,7 +52,7 @@ def build_dataset(
         rescale: False to keep the scale that the variables have.
     """
     try:
-        pixels = torch.as_tensor(images)
+        pixels = images if isinstance(images, Tensor) else torch.as_tensor(images)
     except (RuntimeError, TypeError, ValueError):
         raise DataError(
             f"{name}: images must be an array, not a {type(images).__name__} without numbers."
@@ -71,8 +73,7 @@ def build_dataset(
     extra = {key: torch.as_tensor(np.asarray(value)) for key, value in (fields or {}).items()}
     values = torch.as_tensor(table, dtype=torch.float32)
     train_split, validation_split, test_split = (
-        Split(images=pixels[r], labels=values[r], **{k: v[r] for k, v in extra.items()})
-        for r in map(torch.as_tensor, rows)
+        _rows_as_split(pixels, r, {"labels": values, **extra}) for r in map(torch.as_tensor, rows)
     )
     return Dataset(
         name,
@@ -87,6 +88,14 @@ def build_dataset(
         simulator=simulator,
         source=dict(source or {}),
     )
+
+
+def _rows_as_split(images: Tensor, rows: Tensor, fields: Mapping[str, Tensor]) -> Split:
+    """Return rows as a split, whose images stay on the disk if they are there."""
+    chosen = {name: tensor[rows] for name, tensor in fields.items()}
+    if isinstance(images, MappedImages):
+        return MappedSplit(images.shards, **{ROW: torch.as_tensor(images.rows)[rows]}, **chosen)
+    return Split(images=images[rows], **chosen)
 
 
 def _checked_labels(name: str, labels: Any, rows: int, names: Sequence[str]) -> np.ndarray:
@@ -111,7 +120,7 @@ def _checked_labels(name: str, labels: Any, rows: int, names: Sequence[str]) -> 
 
 def build_from_columns(
     name: str,
-    images: np.ndarray,
+    images: np.ndarray | Tensor,
     table: Mapping[str, np.ndarray],
     *,
     where: str,

@@ -45,9 +45,10 @@ class Split:
             without labels.
         fields: more tensors with N rows, such as `exogenous` (a simulator's true noises).
 
-    A subclass that stores images in another form overrides `images`, `shape` and `batch`, and
-    `with_fields` if it has attributes without one row per sample. A subclass whose samples are
-    not the rows of its fields also overrides `__len__`, `__getitem__` and `to`.
+    A subclass that stores images in another form (of packed data: MappedSplit) overrides `images`,
+    `shape` and `batch`, and `with_fields` if it has attributes without one row per sample. A
+    subclass whose samples are not the rows of its fields also overrides `__len__`, `__getitem__`
+    and `to`.
     """
 
     file_names: Sequence[str] = ()  # of all splits of a folder; the field `file` counts them
@@ -103,6 +104,11 @@ class Split:
     @property
     def device(self) -> torch.device:
         return self.labels.device
+
+    @property
+    def streamed(self) -> bool:
+        """Whether a batch reads its images from the disk, so that it cannot be captured."""
+        return False
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
+from torch import Tensor
 
-from intervae.data.memory import check_memory
+from intervae.data.image_sinks import ImageSink, MemorySink
 from intervae.data.pixel_arrays import Size
 from intervae.data.progress import progress
 from intervae.errors import DataError, unknown
@@ -27,6 +28,7 @@ from intervae.notes import Note
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")  # others of Pillow start other programs
+BLOCK = 128  # files that are decoded ahead of their use at most
 File = Path | Callable[[], bytes]  # a path, or a function that returns the bytes
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 Crop = Callable[[int, int], Box]  # (width, height) -> box to use
@@ -40,7 +42,8 @@ def read_images(
     channels: int | None,
     crop: Crop | None = None,
     advice: str = "replace it or remove its row",
-) -> tuple[np.ndarray, list[Note]]:
+    sink: ImageSink | None = None,
+) -> tuple[np.ndarray | Tensor, list[Note]]:
     """Decode every file.
 
     Arguments:
@@ -51,37 +54,37 @@ def read_images(
             colour.
         crop: box to use, needs `size`; called again for a JPEG decoded at a fraction of its size.
         advice: what an error about an unreadable file recommends.
+        sink: where the images go; default memory.
 
     Returns:
-        images (N, C, H, W) uint8, and notes on conversions.
+        images (N, C, H, W) uint8 as the sink returns them, and notes on conversions.
     """
 
     def decode(index: int) -> tuple[np.ndarray, str]:
         return _decode(files[index], names[index], size, channels, crop, advice)
 
-    images = np.zeros((0, 0, 0, 0), np.uint8)
+    sink = sink or MemorySink()
     conversions: Counter[str] = Counter()
     channel_counts: Counter[int] = Counter()
     # Pillow only warns of an image somewhat over its pixel limit; here that is an error.
     with warnings.catch_warnings(), ThreadPool(os.cpu_count() or 1) as pool:
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        decoded = pool.imap(decode, range(len(files)), chunksize=8)
+        blocks = (range(len(files))[i : i + BLOCK] for i in range(0, len(files), BLOCK))
+        decoded = (image for block in blocks for image in pool.imap(decode, block, chunksize=4))
         for i, (pixels, conversion) in enumerate(progress(decoded, len(files), "reading images")):
             if i == 0:
-                check_memory(len(files) * pixels.size, names[0], "pass a smaller size= (--size)")
-                images = np.empty((len(files), *pixels.shape), np.uint8)
-            if pixels.shape[1:] != images.shape[2:]:
+                sink.open(len(files), pixels.shape, names[0])
+                height, width = pixels.shape[1:]
+            if pixels.shape[1:] != (height, width):
                 raise DataError(
-                    f"images differ in size: {names[0]!r} is {images.shape[3]} x {images.shape[2]} "
+                    f"images differ in size: {names[0]!r} is {width} x {height} "
                     f"but {names[i]!r} is {pixels.shape[2]} x {pixels.shape[1]} (width x height); "
                     "pass size= (--size) to resize them all."
                 )
-            if len(pixels) > images.shape[1]:  # colour after grey
-                images = np.repeat(images, 3, axis=1)
-            images[i] = pixels
+            sink.append(pixels)
             conversions.update([conversion] if conversion else [])
             channel_counts.update([len(pixels)])
-    return images, _summary_of_conversions(conversions, channel_counts)
+    return sink.finish(), _summary_of_conversions(conversions, channel_counts)
 
 
 def decode_images(

@@ -17,6 +17,7 @@ from intervae.data.column_kinds import decide_columns
 from intervae.data.dataset import Dataset
 from intervae.data.image_files import SUFFIXES, read_images
 from intervae.data.image_paths import list_images, locate_images
+from intervae.data.image_sinks import ImageSink
 from intervae.data.labels_csv import LabelTable, read_labels_csv, split_masks
 from intervae.data.missing_labels import UNLABELLED_IMAGES
 from intervae.data.pixel_arrays import as_size
@@ -42,6 +43,7 @@ def load_folder(
     channels: int | None = None,
     unlabelled: str = "ignore",
     like: Spec | None = None,
+    sink: ImageSink | None = None,
 ) -> Dataset:
     """Read a folder of images with `labels.csv` and, if present, the true graph in `graph.json`.
 
@@ -57,6 +59,7 @@ def load_folder(
         unlabelled: "keep" to add the images without a row to the training split, all their labels
             missing; "ignore" to leave them out.
         like: what a trained model knows: its columns, kinds and codes are used.
+        sink: where the images go; default memory.
     """
     if unlabelled not in UNLABELLED:
         raise unknown("unlabelled= (--data-option unlabelled=)", str(unlabelled), UNLABELLED)
@@ -100,6 +103,7 @@ def load_folder(
             [*table.files, *added],
             size=as_size(size),
             channels=channels,
+            sink=sink,
         )
         names = [v.name for v in columns.variables]
         dataset = build_dataset(

@@ -9,29 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from intervae.causal.dense import check_dense
 from intervae.data import registry
-from intervae.data.array_files import load_arrays
 from intervae.data.build_transitions import FRACTIONS, with_transitions
 from intervae.data.column_kinds import check_variables
 from intervae.data.dataset import Dataset
-from intervae.data.image_folder import load_folder
+from intervae.data.find_loader import find_loader
+from intervae.data.image_sinks import ImageSink
 from intervae.data.missing_labels import check_labelled, hide_labels
 from intervae.data.options import as_data_option, check_fractions, read_names
 from intervae.data.pixel_arrays import as_size
 from intervae.data.registry import DatasetEntry, Loader
-from intervae.data.torch_dataset import load_torch
 from intervae.data.transition_options import option_names, transition_options
 from intervae.errors import DataError, UsageError, unknown
-from intervae.files import as_path
 from intervae.settings import check_whole
 
-SOURCES = (
-    "a folder of images with or without a labels.csv, an .npz or .h5 file, "
-    "or a torch Dataset of (image, labels)"
-)
 DEFAULT_FRACTIONS = {"validation": 0.1, "test": 0.2}  # FRACTIONS with transitions
 COMMAND_LINE = {"size": "--size", "group": "--group", "kinds": "--kind"}
 
@@ -48,6 +39,7 @@ def load_data(
     group: str | None = None,
     transitions: bool | str | Mapping[str, Any] = False,
     labelled: float | None = None,
+    sink: ImageSink | None = None,
     **options: Any,
 ) -> Dataset:
     """Load a data set: images, labels, named variables and, if known, the true graph.
@@ -57,8 +49,9 @@ def load_data(
     Arguments:
         source: a registered name (see `datasets()`), a path to a folder of images (with a
             `labels.csv` if they have labels), to an `.npz` or to an `.h5` file, or a torch Dataset
-            of (image, labels). A registered name comes before a path; write `./pendulum` for a
-            folder of that name.
+            of (image, labels), packed data, a Hugging Face data set (an object, saved to disk, or
+            a `.parquet` file) or webdataset `.tar` files. A registered name comes before a path;
+            write `./pendulum` for a folder of that name.
         size: resize to this many pixels, square or (height, width).
         variables: the variables to use, in this order; default all.
         kinds: name -> "continuous", "binary" or "categorical", instead of the inferred kind.
@@ -72,6 +65,7 @@ def load_data(
             The default splits are then 70, 15 and 15 percent.
         labelled: fraction of the training rows that keep their labels; those of the others are
             hidden, for experiments with few labels. Validation and test keep theirs.
+        sink: where images go that are read one by one, instead of memory; `pack` passes one.
         options: further options of this kind of data: `channels` and `unlabelled` of a folder,
             `names` of arrays, `samples` of a simulator.
     """
@@ -86,9 +80,12 @@ def load_data(
             test=test,
             seed=seed,
             group=group,
+            sink=sink,
             **options,
         )
         return hide_labels(dataset, fraction, int(seed))
+    if not isinstance(sink, ImageSink | None):
+        raise UsageError(f"sink={sink!r} must be an image sink; leave it out, or call pack.")
     explicit = check_fractions(validation=validation, test=test)
     check_whole(0, seed=seed)
     pair = as_size(size)
@@ -106,12 +103,16 @@ def load_data(
         pairing = {**fractions, **pairing}
     if isinstance(source, str) and source in registry.DATASETS:
         entry = registry.DATASETS[source]
-        return _load_registered(entry, common, fractions, variables, options, pairing)
-    loader, origin = _find_loader(source)
+        return _load_registered(entry, common, fractions, variables, options, pairing, sink)
+    loader, origin = find_loader(source)
     _check_options(loader, options, origin)
     common = {**common, **fractions}
     dataset = loader(
-        source if "object" in origin else origin["path"], variables=variables, **common, **options
+        source if "object" in origin else origin["path"],
+        variables=variables,
+        **common,
+        **options,
+        **_sink_argument(loader, sink),
     )
     selection = {"variables": list(variables)} if variables is not None else {}
     dataset = replace(
@@ -161,34 +162,6 @@ def reload(source: Mapping[str, Any], where: str | os.PathLike | None = None) ->
     return dataset
 
 
-def _find_loader(source: Any) -> tuple[Loader, dict[str, str]]:
-    """Return the loader of a path or object, and the entry for `Dataset.source`."""
-    if isinstance(source, str | os.PathLike):
-        path = Path(os.path.abspath(as_path(source, "source").expanduser()))
-        if path.is_dir():
-            return load_folder, {"path": str(path)}
-        if path.suffix.lower() in (".npz", ".h5", ".hdf5") and path.is_file():
-            return load_arrays, {"path": str(path)}
-        if path.exists():
-            raise UsageError(
-                f"{path} is neither a folder nor an .npz or .h5 file; "
-                f"load_data (--data) takes a registered name, {SOURCES}."
-            )
-        text = str(unknown("data set", str(source), registry.DATASETS)).removesuffix(".")
-        raise UsageError(
-            f"{text}; there is no file or folder of that name either: "
-            f"load_data (--data) also takes {SOURCES}."
-        )
-    if isinstance(source, Tensor):
-        check_dense(source, "the data", UsageError)
-    is_iterable = hasattr(source, "__getitem__") or hasattr(source, "__iter__")
-    if isinstance(source, Mapping) or not is_iterable:
-        raise UsageError(
-            f"load_data cannot read a {type(source).__name__}; give a registered name, {SOURCES}."
-        )
-    return load_torch, {"object": type(source).__name__}
-
-
 def _load_registered(
     entry: DatasetEntry,
     common: dict[str, Any],
@@ -196,6 +169,7 @@ def _load_registered(
     variables: Sequence[str] | None,
     options: dict[str, Any],
     pairing: dict[str, Any] | None,
+    sink: ImageSink | None,
 ) -> Dataset:
     loader = entry.open_loader()
     parameters = inspect.signature(loader).parameters
@@ -214,7 +188,7 @@ def _load_registered(
         if name in parameters and value is not None
     }
     arguments.update(options)
-    dataset = loader(**arguments)
+    dataset = loader(**arguments, **_sink_argument(loader, sink))
     if not dataset.source:
         source = {"name": entry.name, "options": _as_json(arguments)}
         dataset = replace(dataset, source=source)
@@ -235,10 +209,16 @@ def _add_transitions(dataset: Dataset, pairing: dict[str, Any]) -> Dataset:
     )
 
 
+def _sink_argument(loader: Loader, sink: ImageSink | None) -> dict[str, ImageSink]:
+    """Return the argument `sink` of a loader that takes one."""
+    takes_it = sink is not None and "sink" in inspect.signature(loader).parameters
+    return {"sink": sink} if takes_it else {}  # type: ignore[dict-item]
+
+
 def _check_options(loader: Loader, options: Mapping[str, Any], origin: Mapping[str, str]) -> None:
     """Raise an error for an option that the loader does not take."""
     parameters = inspect.signature(loader).parameters.items()
-    names = [name for name, p in parameters if p.kind is p.KEYWORD_ONLY]
+    names = [name for name, p in parameters if p.kind is p.KEYWORD_ONLY and name != "sink"]
     for name, value in options.items():
         if name not in names and name in option_names():
             text = ",".join(map(str, value)) if isinstance(value, list | tuple) else value

@@ -17,6 +17,7 @@ MAXIMUM_CHANNELS = 16
 MAXIMUM_SIDE = 16_384
 CHUNK = 1024  # images converted at a time
 Size = tuple[int, int]  # height, width
+BLACK_AND_WHITE = Note("converted-images", "", "images: only 0 and 1, taken for black and white")
 
 
 def as_size(size: object) -> Size | None:
@@ -120,5 +121,4 @@ def spread_black_and_white(images: np.ndarray) -> tuple[np.ndarray, list[Note]]:
     """Scale uint8 images of nothing but 0 and 1, as some data sets store masks, to 0 and 255."""
     if images.max() > 1:
         return images, []
-    text = "images: only 0 and 1, taken for black and white"
-    return images * np.uint8(255), [Note("converted-images", "", text)]
+    return images * np.uint8(255), [BLACK_AND_WHITE]

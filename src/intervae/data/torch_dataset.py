@@ -14,7 +14,8 @@ from intervae.data.array_files import label_names
 from intervae.data.build import build_from_columns
 from intervae.data.dataset import Dataset
 from intervae.data.image_files import to_pixels
-from intervae.data.pixel_arrays import as_size, resize_image, spread_black_and_white, to_bytes
+from intervae.data.image_sinks import ImageSink, MemorySink
+from intervae.data.pixel_arrays import BLACK_AND_WHITE, as_size, resize_image, to_bytes
 from intervae.data.progress import progress
 from intervae.errors import DataError, unknown
 
@@ -30,15 +31,16 @@ def load_torch(
     seed: int = 0,
     group: str | None = None,
     names: Sequence[str] | None = None,
+    sink: ImageSink | None = None,
 ) -> Dataset:
-    """Read every (image, labels) of a torch Dataset into memory.
+    """Read every (image, labels) of a torch Dataset into memory, or into another `sink`.
 
     An image is a tensor or array, uint8 or floats in [0, 1], or a Pillow image; labels are a
     number, a row of numbers named by `names`, or a mapping from name to value. The other arguments
     are those of `load_folder`.
     """
     source, target = type(items).__name__, as_size(size)
-    images: list[np.ndarray] = []
+    sink, highest = sink or MemorySink(), 0
     rows: list[dict[str, Any]] = []
     total = len(items) if hasattr(items, "__len__") else 0
     for i, item in enumerate(progress(_iterate(items), total, "reading images")):
@@ -49,24 +51,28 @@ def load_torch(
                 "wrap the data set in one that returns pairs."
             )
         image = _image_to_pixels(item[0], where)
-        images.append(image if target is None else resize_image(image, target))
+        image = image if target is None else resize_image(image, target)
         rows.append(_label_row(item[1], names, where))
-        if images[i].shape != images[0].shape:
+        if i == 0:
+            sink.open(total or None, image.shape, where)
+        if image.shape != sink.shape:
             raise DataError(
-                f"{where} has shape {images[i].shape} but sample 0 has {images[0].shape} "
+                f"{where} has shape {image.shape} but sample 0 has {sink.shape} "
                 "(C, H, W); make them alike, or pass size=."
             )
+        sink.append(image)
+        highest = max(highest, int(image.max()))
         if rows[i].keys() != rows[0].keys():
             raise DataError(
                 f"{where} has the labels {list(rows[i])} but sample 0 has {list(rows[0])}; "
                 "give every sample the same."
             )
-    if not images:
+    if not rows:
         raise DataError(f"{source} has no samples; give one that has some.")
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     if group is not None and group not in table:
         raise unknown("group", group, table)
-    pixels, notes = spread_black_and_white(np.stack(images))
+    pixels = sink.finish(255 if highest <= 1 else 1)
     return build_from_columns(
         source,
         pixels,
@@ -76,7 +82,7 @@ def load_torch(
         kinds=kinds,
         group=group,
         groups=None if group is None else table[group],
-        notes=notes,
+        notes=[BLACK_AND_WHITE] if highest <= 1 else [],
         validation=validation,
         test=test,
         seed=seed,

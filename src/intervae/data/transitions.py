@@ -102,6 +102,10 @@ class TransitionSplit(Split):
     def shape(self) -> tuple[int, ...]:
         return self.pool.shape
 
+    @property
+    def streamed(self) -> bool:
+        return self.pool.streamed
+
     def __len__(self) -> int:
         return len(self.transitions)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
+from collections.abc import Generator
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from intervae.data import Split
+from intervae.data import Batch, MappedSplit, Split
 from intervae.models.base import Model
 from intervae.models.phases import Phase
 from intervae.training.averaging import WeightAverage
@@ -20,6 +22,7 @@ from intervae.training.optimisers import (
     optimiser_state,
     rate_factor,
 )
+from intervae.training.read_ahead import read_ahead
 
 AVERAGE = "average."  # prefix of the names of averages in `Stepper.state`
 CAPTURING = threading.Lock()  # one capture at a time if several runs share a GPU
@@ -52,6 +55,9 @@ class Stepper:
     What changes from step to step (rows, step number, learning rate) is read from tables on the
     device at `position`, and the terms are written to a table there. A captured step therefore
     needs one launch from the host, and an epoch one transfer.
+
+    Images of packed data are read ahead by a thread. On a GPU they are copied into `pixels`, from
+    which a captured step reads.
     """
 
     def __init__(
@@ -82,14 +88,25 @@ class Stepper:
         self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.names: list[str] = []
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.pixels: Tensor | None = None  # (B, ...) uint8 of the current step, of packed data
+        if isinstance(split, MappedSplit) and self.on_gpu:
+            shape = (batch_size, *split.shape[1:])
+            self.pixels = torch.zeros(shape, dtype=torch.uint8, device=self.device)
         capturable = all(player.optimiser in CAPTURABLE for player in phase.players)
+        capturable &= not split.streamed or self.pixels is not None
         if self.on_gpu and cuda_graph and capturable:
             with CAPTURING:
                 self._capture()
 
+    def _batch(self) -> Batch:
+        rows = self.order.index_select(0, self.position)[0]
+        if isinstance(self.split, MappedSplit) and self.pixels is not None:
+            return self.split.with_pixels(rows, self.pixels)
+        return self.split.batch(rows)
+
     def _step(self) -> Tensor:
         """Train every player on one batch; return the stacked terms (t,)."""
-        batch = self.split.batch(self.order.index_select(0, self.position)[0])
+        batch = self._batch()
         batch["step"] = self.first_step + self.position[0]
         factor = self.factors.index_select(0, self.position)[0]
         terms: dict[str, Tensor] = {}
@@ -158,16 +175,32 @@ class Stepper:
         self.factors.copy_(torch.tensor(factors))
         self.first_step.fill_(first)
         self.position.zero_()
-        if self.graph is not None:
-            for _ in range(steps):
-                self.graph.replay()
-            return self.history.cpu()
         rows: list[Tensor] = []
-        for factor in factors:
-            self._set_host_rates(factor)
-            rows.append(self._step())
-            self.position += 1
-        return torch.stack(rows).cpu()
+        with contextlib.closing(self._images_of_steps(order)) as images:
+            for factor, _ in zip(factors, images, strict=True):
+                if self.graph is not None:
+                    self.graph.replay()
+                    continue
+                self._set_host_rates(factor)
+                rows.append(self._step())
+                self.position += 1
+        return self.history.cpu() if self.graph is not None else torch.stack(rows).cpu()
+
+    def _images_of_steps(self, order: Tensor) -> Generator[None]:
+        """Yield once per step, when `pixels` has the images of packed data of that step."""
+        if not isinstance(self.split, MappedSplit):
+            yield from itertools.repeat(None, self.steps_per_epoch)
+            return
+        batches = order[: self.order.numel()].view(self.order.shape).unbind()
+        with contextlib.closing(read_ahead(self.split, batches)) as ahead:
+            for images in ahead:
+                if self.on_gpu and self.pixels is not None:
+                    self.pixels.copy_(images, non_blocking=True)
+                else:
+                    self.pixels = images
+                yield
+        if not self.on_gpu:
+            self.pixels = None
 
     def try_step(self) -> None:
         """Run a step on the first rows, to time it."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from intervae.data import Dataset, Spec, Split
+from intervae.data import Batch, Dataset, MappedSplit, Spec, Split
 from intervae.errors import DataError, TrainingError, UsageError
 from intervae.models.base import Model
 from intervae.models.phases import Phase
+from intervae.training.read_ahead import read_ahead
 
 DEFAULT_BATCH = 64
 VALIDATION_BATCH = {"cpu": 512, "cuda": 2048}  # on a GPU launches cost more than memory
@@ -72,13 +75,24 @@ def validation_terms(model: Model, phase: Phase, split: Split, seed: int) -> dic
     generator = torch.Generator(split.device).manual_seed(seed)
     sums: dict[str, Any] = {}
     chunk = VALIDATION_BATCH.get(split.device.type, 512)
-    for rows in torch.arange(len(split), device=split.device).split(chunk):
-        batch = split.batch(rows)
+    for rows, batch in batches_of(split, chunk):
         batch["step"] = torch.full((), math.inf, device=split.device)
         for name, value in phase.players[0].loss(batch, generator).items():
             sums[name] = sums.get(name, 0) + value.double() * len(rows)
     model.train()
     return {name: float(value) / len(split) for name, value in sums.items()}
+
+
+def batches_of(split: Split, size: int) -> Iterator[tuple[Tensor, Batch]]:
+    """Yield the rows and the batch of every `size` rows in order; packed data is read ahead."""
+    chunks = torch.arange(len(split), device=split.device).split(size)
+    if not isinstance(split, MappedSplit):
+        yield from ((rows, split.batch(rows)) for rows in chunks)
+        return
+    with contextlib.closing(read_ahead(split, chunks)) as ahead:
+        for rows, images in zip(chunks, ahead, strict=True):
+            pixels = images.to(split.device, non_blocking=True)
+            yield rows, split.with_pixels(rows, pixels)
 
 
 def check_finite_steps(

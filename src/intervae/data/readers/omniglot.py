@@ -199,7 +199,7 @@ def _read_png(size: Size, samples: int | None, seed: int) -> Drawings | None:
     names = sorted({entry.groups[0] for entry in entries})
     alphabets = np.array([names.index(entry.groups[0]) for entry in chosen])
     files = " and ".join(place.name for place in places)
-    return Drawings(255 - images, alphabets, tuple(names), None, files)
+    return Drawings(255 - np.asarray(images), alphabets, tuple(names), None, files)
 
 
 def _find_set(root: Path, name: str) -> Path | None:
