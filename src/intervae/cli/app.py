@@ -30,6 +30,7 @@ from intervae.cli import (
     reproduce,
     serve,
     train,
+    tune,
 )
 from intervae.cli.options import AsJson
 from intervae.cli.output import echo, err, print_rows
@@ -118,6 +119,7 @@ for command in (
     export.export,
     serve.serve,
     reproduce.reproduce,
+    tune.tune,
 ):
     app.command()(command)
 

@@ -12,6 +12,7 @@ from intervae.figures.overlays import HeatMapRow, heat_maps
 from intervae.figures.result_bars import grouped_bars, horizontal_bars
 from intervae.figures.result_curves import curves_over_depth, curves_over_parameter
 from intervae.figures.scatter_plots import scatter
+from intervae.figures.search_progress import search_progress
 from intervae.figures.size_curves import curves_over_size, split_method
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "reconstructions",
     "response_maps",
     "scatter",
+    "search_progress",
     "split_method",
     "training_curves",
 ]
