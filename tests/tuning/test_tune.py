@@ -88,10 +88,10 @@ def test_the_test_split_is_never_read(searched: Search, pendulum: Dataset, tmp_p
 
 
 def test_more_is_better_where_the_metric_says_so(pendulum: Dataset, tmp_path: Path) -> None:
-    found = search_in(tmp_path, pendulum, budget=3, metric="mic")
-    values = [trial.value for trial in found.trials]
-    assert found.higher_is_better
-    assert found.best.value == max(values) > min(values)  # type: ignore[type-var]
+    result = search_in(tmp_path, pendulum, budget=3, metric="mic")
+    values = [trial.value for trial in result.trials]
+    assert result.higher_is_better
+    assert result.best.value == max(values) > min(values)  # type: ignore[type-var]
 
 
 def test_a_search_in_parts_equals_an_uninterrupted_one(
@@ -127,11 +127,11 @@ def test_a_failed_trial_has_its_reason_and_the_search_goes_on(
 ) -> None:
     search = {"batch_size": "16|100000"}
     settings = {name: value for name, value in TINY.items() if name != "batch_size"}
-    found = tune("vae", pendulum, budget=5, out=tmp_path, search=search, device="cpu", **settings)
-    failed = [trial for trial in found.trials if trial.value is None]
+    result = tune("vae", pendulum, budget=5, out=tmp_path, search=search, device="cpu", **settings)
+    failed = [trial for trial in result.trials if trial.value is None]
     assert 0 < len(failed) < 5
     assert all("fewer than one batch" in trial.reason for trial in failed)
-    assert found.best.settings == {"batch_size": "16"}
+    assert result.best.settings == {"batch_size": "16"}
 
 
 @pytest.mark.parametrize(

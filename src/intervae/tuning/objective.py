@@ -17,7 +17,7 @@ LOSS = "validation loss"
 
 
 @dataclass(frozen=True)
-class Objective:
+class SearchObjective:
     """The number that a search compares.
 
     Arguments:

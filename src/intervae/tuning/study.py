@@ -19,7 +19,7 @@ from intervae.models import MODELS, create
 from intervae.models.checks import check_data
 from intervae.settings import check_seed, check_whole
 from intervae.training import fit
-from intervae.tuning.objective import Objective, without_test
+from intervae.tuning.objective import SearchObjective, without_test
 from intervae.tuning.results import Search, Trial, setting_text, trial_folder, write_search
 from intervae.tuning.space import Choices, Space, check_values, default_search, parse_search
 
@@ -66,7 +66,7 @@ def tune(
         raise unknown("model", model, MODELS)
     check_data(data)
     check_whole(1, budget=budget)
-    folder, seed, objective = as_path(out, "out"), check_seed(seed), Objective(metric)
+    folder, seed, objective = as_path(out, "out"), check_seed(seed), SearchObjective(metric)
     space = parse_search(MODELS[model], search or default_search(MODELS[model]))
     if not space:
         raise UsageError(f"{model} has no default search; name settings with --search NAME=...")
@@ -99,7 +99,7 @@ class _Runner:
 
     model: str
     data: Dataset
-    objective: Objective
+    objective: SearchObjective
     seed: int
     device: str
     fixed: Mapping[str, Any]
