@@ -248,8 +248,6 @@ def test_a_worker_without_the_storage_says_so(tmp_path: Path) -> None:
 
 def test_the_progress_table_counts_the_runs_of_each_job(tmp_path: Path) -> None:
     jobs = two_jobs([1, 2, 3], [4, 5, 6]).jobs
-    tasks = [
-        Task(job, seed, tmp_path / f"{job.variant}{seed}") for job in jobs for seed in range(3)
     names = [(job, seed) for job in jobs for seed in range(3)]
     tasks = [Task(job, seed, tmp_path / f"{job.variant}{seed}") for job, seed in names]
     tasks[1].folder.mkdir()
