@@ -15,6 +15,7 @@ from intervae.cli.evaluate import draw_figures, evaluate_run
 from intervae.cli.options import Device, Evaluate, Kinds, OtherData, Pictures, Run, Seed
 from intervae.cli.output import echo, print_data, print_notes
 from intervae.cli.signals import interrupted_by_signals, trace_crashes
+from intervae.cli.with_ranks import other_rank
 from intervae.errors import DataError, RunError, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -208,7 +209,9 @@ def _resume_run(run: Path, device: str, where: str | None = None) -> tuple[Model
 
 
 def _finish(net: Model, dataset: Dataset, run: Path, result: Result, evaluate: bool) -> None:
-    """Print the time of the training, then evaluate and draw if `evaluate`."""
+    """Print the time of the training, then evaluate and draw if `evaluate`, on the first rank."""
+    if other_rank():
+        return
     if result.seconds_before_resume == result.seconds:
         echo(f"{run} was already trained, in {result.seconds:.0f} s; nothing to do")
     else:

@@ -17,9 +17,11 @@ from intervae.training.optimisers import (
     CAPTURABLE,
     load_optimiser_state,
     make_optimiser,
+    optimised_parameters,
     optimiser_state,
     rate_factor,
 )
+from intervae.training.ranks import Ranks
 
 AVERAGE = "average."  # prefix of the names of averages in `Stepper.state`
 CAPTURING = threading.Lock()  # one capture at a time if several runs share a GPU
@@ -63,7 +65,9 @@ class Stepper:
         *,
         cuda_graph: bool,
         bf16: bool,
+        ranks: Ranks | None = None,
     ) -> None:
+        self.ranks = ranks
         self.model, self.phase, self.split, self.bf16 = model, phase, split, bf16
         self.device = split.device
         self.on_gpu = self.device.type == "cuda"
@@ -83,13 +87,15 @@ class Stepper:
         self.names: list[str] = []
         self.graph: torch.cuda.CUDAGraph | None = None
         capturable = all(player.optimiser in CAPTURABLE for player in phase.players)
-        if self.on_gpu and cuda_graph and capturable:
+        if self.on_gpu and cuda_graph and capturable and ranks is None:
             with CAPTURING:
                 self._capture()
 
     def _step(self) -> Tensor:
         """Train every player on one batch; return the stacked terms (t,)."""
-        batch = self.split.batch(self.order.index_select(0, self.position)[0])
+        rows = self.order.index_select(0, self.position)[0]
+        own_rows = rows if self.ranks is None else rows[self.ranks.part(len(rows))]
+        batch = self.split.batch(own_rows)
         batch["step"] = self.first_step + self.position[0]
         factor = self.factors.index_select(0, self.position)[0]
         terms: dict[str, Tensor] = {}
@@ -99,9 +105,18 @@ class Stepper:
                     group["lr"].copy_(group["base_rate"] * factor)
             for _ in range(player.steps):
                 self.model.zero_grad(set_to_none=True)
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+                with (
+                    torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16),
+                    self._noise_of(len(rows)),
+                ):
                     player_terms = player.loss(batch, self.generator)
-                player_terms["loss"].backward()
+                if self.ranks is None:
+                    player_terms["loss"].backward()
+                else:
+                    weight = len(own_rows) / len(rows)
+                    (player_terms["loss"] * weight).backward()
+                    player_terms = {k: v.detach() * weight for k, v in player_terms.items()}
+                    self.ranks.reduce_step(optimised_parameters(optimiser), player_terms)
                 if player.clip is not None:
                     for group in optimiser.param_groups:
                         torch.nn.utils.clip_grad_norm_(group["params"], player.clip)
@@ -115,6 +130,11 @@ class Stepper:
                 self.phase.after_step()
         self.names = list(terms)
         return torch.stack([value.float() for value in terms.values()])
+
+    def _noise_of(self, rows: int) -> contextlib.AbstractContextManager[None]:
+        if self.ranks is None:
+            return contextlib.nullcontext()
+        return self.ranks.noise_of(self.generator, rows)
 
     def _capture(self) -> None:
         """Record a step as a CUDA graph; its warm-up steps are undone."""
