@@ -75,7 +75,7 @@ def test_killed_workers_of_ray_leave_the_table_of_one_process(
     ray_workers: None, tmp_path: Path
 ) -> None:
     """40 trainings; lost ones go on from their checkpoints, and nothing finished is repeated."""
-    experiment = tiny_trainings(seeds=20, epochs=40)
+    experiment = tiny_trainings(seeds=20, epochs=25)
     alone = reproduce_in(experiment, tmp_path / "alone")
     runs = tmp_path / "grid" / "runs" / "tiny"
     killer = Killer(runs, kills=8)

@@ -64,7 +64,7 @@ def _cluster(address: str) -> Iterator[Any]:
     _check_answers(address)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to Ray's makers
-    os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", str(CONNECT_SECONDS))
+    os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", str(round(CONNECT_SECONDS)))
     try:
         import ray
     except ImportError:
