@@ -95,7 +95,7 @@ def _gradients(
     """Return copies of the gradients of all parameters, and the terms, times `weight`."""
     model.zero_grad(set_to_none=True)
     terms = loss(batch, generator)
-    (terms["loss"] * weight).backward()  # type: ignore[no-untyped-call]
+    (terms["loss"] * weight).backward()
     gradients = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
     return gradients, {name: value.detach().float() * weight for name, value in terms.items()}
 

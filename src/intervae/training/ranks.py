@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -73,7 +74,7 @@ class Ranks:
         """Replace tensors by those of rank 0."""
         for tensor in tensors:
             values = tensor.contiguous()
-            _communicate(lambda values=values: distributed.broadcast(values, 0))
+            _communicate(partial(distributed.broadcast, values, 0))
             tensor.copy_(values)
 
     def wait(self) -> None:
@@ -162,9 +163,10 @@ class _NoiseOfBatch(TorchFunctionMode):
             sizes = tuple(sizes[0]) if sizes and not isinstance(sizes[0], int) else tuple(sizes)
             return self._cut(sizes, lambda shape: func(shape, **kwargs))
         if func is torch.randint:
+            draw_whole: Any = func
             arguments = list(args)
             sizes = kwargs.pop("size", None) or arguments.pop()
-            return self._cut(tuple(sizes), lambda shape: func(*arguments, shape, **kwargs))
+            return self._cut(tuple(sizes), lambda shape: draw_whole(*arguments, shape, **kwargs))
         if func in (torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.exponential_):
             own, *arguments = args
 

@@ -8,14 +8,14 @@ from its checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from intervae.errors import UsageError, unknown
 from intervae.experiments.records import Task
 
-Ended = Iterator[tuple[int, str] | None]
+Ended = Generator[tuple[int, str] | None, None, None]
 RETRIES = 10  # times that a job whose worker was lost is run again
 JOBS_PER_GPU = 8  # by default, as of concurrent runs on one machine
 
