@@ -44,9 +44,9 @@ def test_every_row_has_the_noise_of_one_rank(draw: Any, rows: int, count: int) -
 
 def test_parts_differ_by_one_row_at_most_and_cover_the_batch() -> None:
     for rows in range(3, 20):
-        parts = [Ranks(0, 3, 0).part(rows, rank) for rank in range(3)]
-        assert [i for part in parts for i in range(rows)[part]] == list(range(rows))
-        sizes = [part.stop - part.start for part in parts]
+        slices = [Ranks(0, 3, 0).part(rows, rank) for rank in range(3)]
+        assert [i for part in slices for i in range(rows)[part]] == list(range(rows))
+        sizes = [part.stop - part.start for part in slices]
         assert max(sizes) - min(sizes) <= 1
 
 

@@ -100,11 +100,11 @@ def _gradients(
     return gradients, {name: value.detach().float() * weight for name, value in terms.items()}
 
 
-def difference(whole: Sequence[Tensor | None], parts: Sequence[Tensor | None]) -> float:
+def difference(whole: Sequence[Tensor | None], summed: Sequence[Tensor | None]) -> float:
     """Return the largest difference of two gradients, relative to their largest entry."""
-    if [g is None for g in whole] != [g is None for g in parts]:
+    if [g is None for g in whole] != [g is None for g in summed]:
         return math.inf
-    pairs = [(a, b) for a, b in zip(whole, parts, strict=True) if a is not None and b is not None]
+    pairs = [(a, b) for a, b in zip(whole, summed, strict=True) if a is not None and b is not None]
     scale = max((float(a.abs().max()) for a, _ in pairs if a.numel()), default=0.0)
     largest = max((float((a - b).abs().max()) for a, b in pairs if a.numel()), default=0.0)
     return largest / max(scale, 1e-30)
