@@ -60,7 +60,8 @@ class Killer(threading.Thread):
             time.sleep(0.02)
             for start in starts(self.runs)[-2:]:
                 folder = self.runs / str(start["run"])
-                training = (folder / "metrics.jsonl").is_file()
+                log = folder / "metrics.jsonl"
+                training = log.is_file() and log.stat().st_size > 0
                 ended = (folder / "model.safetensors").is_file() or start["process"] in self.killed
                 if not training or ended or not self.left or self.random.random() > 0.05:
                     continue
@@ -126,6 +127,16 @@ def test_an_address_that_does_not_answer_is_one_sentence_soon(form: str, tmp_pat
     assert address in str(error.value)
     assert time.monotonic() - start < 20
     assert not list((tmp_path / "runs" / "scripted").glob(".grid-*"))
+
+
+def test_a_server_that_is_not_ray_is_one_sentence_soon(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        start = time.monotonic()
+        with pytest.raises(RunError, match="does not answer"):
+            reproduce_in(scripted(1), tmp_path, on=f"ray:127.0.0.1:{silent.getsockname()[1]}")
+    assert time.monotonic() - start < 20
 
 
 @pytest.mark.parametrize(

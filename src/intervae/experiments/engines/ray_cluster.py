@@ -17,6 +17,11 @@ MISSING = "--on ray needs ray; install it with pip install 'intervae[ray]'."
 CONNECT_SECONDS = 5.0
 TICK_SECONDS = 1.0
 PORT = 6379  # of a cluster's head, 10001 for ray://
+# a gRPC server, as Ray's are, answers with a SETTINGS frame at once
+SETTINGS_FRAME = 4
+OPENING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(
+    [0, 0, 0, SETTINGS_FRAME, 0, 0, 0, 0, 0]
+)
 PASSED = ("INTERVAE_DATA", "INTERVAE_ORACLES")  # environment variables of this process
 
 
@@ -103,7 +108,12 @@ def _check_answers(address: str) -> None:
     if not host or (port and not port.isdigit()):
         raise UsageError(f"--on ray:{address}: the address is HOST:PORT or ray://HOST:PORT.")
     try:
-        socket.create_connection((host, int(port or default)), CONNECT_SECONDS).close()
+        with socket.create_connection((host, int(port or default)), CONNECT_SECONDS) as server:
+            if not os.environ.get("RAY_USE_TLS"):  # encrypted: Ray has to find out
+                server.sendall(OPENING)
+                answer = server.recv(9)
+                if len(answer) < 4 or answer[3] != SETTINGS_FRAME:
+                    raise OSError("the server there is not Ray")
     except (OSError, OverflowError) as error:
         raise RunError(
             f"the Ray cluster at {address} does not answer ({error}); check the address, or use "
