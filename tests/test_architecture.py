@@ -27,7 +27,12 @@ VAGUE_NAMES = {"found", "given", "kept", "seen", "said", "told", "parts"}  # use
 # imports against the layers that ARCHITECTURE.md names -> the method of Model that makes them
 EXCEPTIONS = {("models/base.py", "training"): "fit", ("models/base.py", "serve"): "serve"}
 # packages of an extra, and the subpackage that may import them
-EXTRAS = {"serve": {"fastapi", "starlette", "pydantic", "uvicorn"}, "data": {"pyarrow"}}
+EXTRAS = {
+    "serve": {"fastapi", "starlette", "pydantic", "uvicorn"},
+    "data": {"pyarrow"},
+    "tuning": {"optuna"},
+    "experiments": {"ray", "submitit"},
+}
 CORE = [
     "intervae",
     "torch",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import runpy
 import shlex
 from dataclasses import fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +62,11 @@ def commands(text: str) -> list[list[str]]:
 
 
 def smaller(words: list[str]) -> list[str]:
-    """Return the command on less data; only `train` is changed."""
-    if words[0] != "train":
+    """Return the command on less data; only `train` and `tune` are changed."""
+    if words[0] not in ("train", "tune"):
         return words
+    if words[0] == "tune":
+        words = ["2" if before == "--budget" else w for before, w in pairwise(["", *words])]
     less = ["--data-option", "samples=96"] if "pendulum" in words else []
     few_steps = [
         "--epochs",
@@ -227,7 +231,12 @@ def test_commands_of_the_docs(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
             continue
         if words[0] == "reproduce":
             assert words[1] in {experiment.name for experiment in EXPERIMENTS}
-        if words[0] == "reproduce" or (words[0] == "serve" and "--export" not in words):
+        without_optuna = words[0] == "tune" and importlib.util.find_spec("optuna") is None
+        if (
+            without_optuna
+            or words[0] == "reproduce"
+            or (words[0] == "serve" and "--export" not in words)
+        ):
             shown = intervae(words[0], "--help").out
             assert all(
                 word.partition("=")[0] in shown for word in words if word.startswith("--")
@@ -236,7 +245,7 @@ def test_commands_of_the_docs(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
             done = intervae(*smaller(words))  # queries to a hardly trained run may have notes
             succeeded(
                 done._replace(err="")
-                if words[0] in ("intervene", "attribute") and done.err.startswith("note: ")
+                if words[0] in ("intervene", "attribute", "tune") and done.err.startswith("note: ")
                 else done
             )
 

@@ -27,6 +27,7 @@ _EXPORTS = {
     "register_metric": "intervae.evaluation",
     "fit": "intervae.training",
     "reproduce": "intervae.experiments",
+    "tune": "intervae.tuning",
     "IntervaeError": "intervae.errors",
 }
 _MODULES = (
@@ -41,6 +42,7 @@ _MODULES = (
     "nets",
     "testing",
     "training",
+    "tuning",
 )
 
 __all__ = ["__version__", *_EXPORTS]
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from intervae.models import register_model as register_model
     from intervae.models.heat_maps import heat_map as heat_map
     from intervae.training import fit as fit
+    from intervae.tuning import tune as tune
 
 
 def __getattr__(name: str) -> Any:

@@ -169,7 +169,7 @@ def interrupt(words: list[str], run: Path, cwd: Path) -> Output:
 @pytest.mark.parametrize(
     "place",
     [
-        "intervae.cli.train._load_data",
+        "intervae.cli.train.load_described_data",
         "intervae.models.create",
         "intervae.training.loop.check_phase",
     ],

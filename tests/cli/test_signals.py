@@ -126,7 +126,7 @@ def test_every_way_to_run_out_of_memory_is_named(
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr("intervae.cli.train._load_data", fail)
+    monkeypatch.setattr("intervae.cli.train.load_described_data", fail)
     refused(intervae(*TRAIN, "--out", tmp_path / "run"), 1, "not enough memory", "--size")
 
 

@@ -31,6 +31,8 @@ from intervae.cli import (
     reproduce,
     serve,
     train,
+    tune,
+    with_ranks,
 )
 from intervae.cli.options import AsJson
 from intervae.cli.output import echo, err, print_rows
@@ -120,6 +122,7 @@ for command in (
     pack.pack,
     serve.serve,
     reproduce.reproduce,
+    tune.tune,
 ):
     app.command()(command)
 
@@ -136,6 +139,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # for names that this terminal cannot show
     try:
         words = [word for word in sys.argv[1:] if word != "--debug"]
+        with_ranks.check_command(words)
         code = app(words, prog_name="intervae", standalone_mode=False)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -191,7 +195,10 @@ def _print_error(error: Exception, debug: bool) -> int:
 def _fail(sentence: str, code: int) -> int:
     """Print an error message and return the exit code."""
     with contextlib.suppress(OSError):  # the terminal is gone
-        err.print(f"[bold red]error:[/] {escape(' '.join(sentence.split()))}", highlight=False)
+        err.print(
+            f"{with_ranks.before_error()}[bold red]error:[/] {escape(' '.join(sentence.split()))}",
+            highlight=False,
+        )
     return code
 
 

@@ -50,6 +50,27 @@ def reproduce(
         int | None,
         typer.Option(min=1, help="Number of concurrent runs.", show_default="8 on a GPU, else 1"),
     ] = None,
+    on: Annotated[
+        str,
+        typer.Option(
+            help="Where the jobs are run: ray (a cluster on this machine), ray:ADDRESS or slurm; "
+            "--runs must then be on storage that all machines share.",
+            show_default="this process",
+        ),
+    ] = "",
+    gpus_per_job: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="With --on; 0.25 lets four jobs share a GPU.", show_default="1/8 or 1"
+        ),
+    ] = None,
+    slurm: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="KEY=VALUE of submitit, such as slurm_partition=gpu or timeout_min=240.",
+            show_default=False,
+        ),
+    ] = None,
     together: Annotated[int | None, typer.Option(hidden=True)] = None,
     table: Annotated[
         bool,
@@ -74,6 +95,7 @@ def reproduce(
         run_experiment,
         write_table,
     )
+    from intervae.settings import parse_settings, plain_value
 
     if together is not None:
         raise UsageError(f"--together is now called --concurrent; use --concurrent {together}.")
@@ -94,6 +116,9 @@ def reproduce(
             concurrent=concurrent,
             quick=quick,
             finished=finished,
+            on=on,
+            gpus_per_job=gpus_per_job,
+            slurm={k: plain_value(v) for k, v in parse_settings(slurm or [], "--slurm").items()},
             notify=echo,
         )
         if only or shard:

@@ -16,6 +16,7 @@ from intervae.cli.evaluate import draw_figures, evaluate_run
 from intervae.cli.options import Device, Evaluate, Kinds, OtherData, Pictures, Run, Seed
 from intervae.cli.output import echo, print_data, print_notes
 from intervae.cli.signals import interrupted_by_signals, trace_crashes
+from intervae.cli.with_ranks import other_rank
 from intervae.errors import DataError, RunError, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -121,16 +122,16 @@ def train(
 
     if model not in MODELS:
         raise unknown("model", model, MODELS)
-    values = _parse_model_settings(model, settings or [], epochs)
+    values = parse_model_settings(model, settings or [], epochs)
     if graph is not None:
         check_accepts_graph(MODELS[model])
     if threads is not None:
         values["threads"] = str(threads)
     model_settings, training_options = split_settings(values, MODELS[model].Settings, Options)
-    dataset = _load_data(data, size, variables, kinds, group, data_option)
+    dataset = load_described_data(data, size, variables, kinds, group, data_option)
     if classes := ask_for_classes(dataset):
         kinds = [*(kinds or []), *(f"{name}=categorical" for name in classes)]
-        dataset = _load_data(data, size, variables, kinds, group, data_option)
+        dataset = load_described_data(data, size, variables, kinds, group, data_option)
     print_data(dataset)
     run = folder or Path("runs") / f"{dataset.name}-{model}-{seed}"
     if graph is not None:
@@ -166,7 +167,7 @@ def resume(
         _finish(net, dataset, run, result, evaluate and pictures)
 
 
-def _parse_model_settings(model: str, texts: list[str], epochs: int | None) -> dict[str, str]:
+def parse_model_settings(model: str, texts: list[str], epochs: int | None) -> dict[str, str]:
     """Return the values of --set and --epochs; contradictory ones raise a UsageError."""
     from intervae.models import MODELS
     from intervae.settings import parse_settings
@@ -210,7 +211,9 @@ def _resume_run(run: Path, device: str, where: str | None = None) -> tuple[Model
 
 
 def _finish(net: Model, dataset: Dataset, run: Path, result: Result, evaluate: bool) -> None:
-    """Print the time of the training, then evaluate and draw if `evaluate`."""
+    """Print the time of the training, then evaluate and draw if `evaluate`, on the first rank."""
+    if other_rank():
+        return
     if result.seconds_before_resume == result.seconds:
         echo(f"{run} was already trained, in {result.seconds:.0f} s; nothing to do")
     else:
@@ -223,7 +226,7 @@ def _finish(net: Model, dataset: Dataset, run: Path, result: Result, evaluate: b
         draw_figures(net, dataset, run)
 
 
-def _load_data(
+def load_described_data(
     data: str,
     size: int | None,
     variables: str | None,

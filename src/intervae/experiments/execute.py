@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 
-import torch
-
-from intervae.errors import RunError, TrainingError
+from intervae.errors import RunError
 from intervae.experiments.base import MetricKey
+from intervae.experiments.engines import Engine
+from intervae.experiments.engines.progress import ProgressTable
+from intervae.experiments.engines.task import stored_record
 from intervae.experiments.plan import Plan
-from intervae.experiments.records import Record, Task, read_record, write_record
+from intervae.experiments.records import Record, Task
+from intervae.experiments.run_task import matmul_precision, record_or_error
 from intervae.training.concurrent_runs import run_concurrently
 
 
@@ -23,11 +24,11 @@ def execute(plan: Plan, notify: Callable[[str], None]) -> dict[Task, Record]:
     """
     for task in plan.unfinished:
         task.job.check()
-    calls = [functools.partial(_record_or_error, task, plan.device) for task in plan.tasks]
     records: dict[int, Record] = {}
     errors: list[Exception] = []
-    with _matmul_precision(plan):
-        for number, result in run_concurrently(calls, plan.workers, plan.device):
+    results = _on_this_machine(plan) if plan.engine is None else _on_engine(plan, plan.engine)
+    with contextlib.closing(results):
+        for number, result in results:
             task = plan.tasks[number]
             title = f"{task.job.key} seed {task.seed}"
             if isinstance(result, Exception):
@@ -48,37 +49,49 @@ def execute(plan: Plan, notify: Callable[[str], None]) -> dict[Task, Record]:
     return {plan.tasks[number]: records[number] for number in sorted(records)}
 
 
-def _record_or_error(task: Task, device: str) -> Record | Exception:
-    """Return the record of a task, or the error with which it failed."""
-    try:
-        return _record(task, device)
-    except Exception as error:
-        return error
+Results = Generator[tuple[int, Record | Exception], None, None]
 
 
-def _record(task: Task, device: str) -> Record:
-    """Return the stored record of a task, or run the task and store its numbers."""
-    record = read_record(task)
-    if record is not None:
-        return record
-    numbers = task.job.run(task.seed, device, task.folder)
-    for key, value in numbers.items():
-        if not math.isfinite(value):
-            raise TrainingError(
-                f"{task.job.key}, seed {task.seed}: {key} is {value}, which no table can show; "
-                f"the run is in {task.folder}."
-            )
-    return write_record(task, numbers, device)
+def _on_this_machine(plan: Plan) -> Results:
+    """Yield (number, record or error) of every task as it ends, run in this process."""
+    calls = [functools.partial(record_or_error, task, plan.device) for task in plan.tasks]
+    with matmul_precision(_all_tf32(plan)):
+        yield from run_concurrently(calls, plan.workers, plan.device)
 
 
-@contextmanager
-def _matmul_precision(plan: Plan) -> Iterator[None]:
-    """Use TF32 matrix products, in training and evaluation, if every unfinished job asks for it."""
-    before = torch.get_float32_matmul_precision()
+def _on_engine(plan: Plan, engine: Engine) -> Results:
+    """Yield (number, record or error) of every task as it ends, run by an engine.
+
+    The numbers are read from the folders of the runs, as if this machine had made them.
+    """
+    unfinished = [n for n, task in enumerate(plan.tasks) if task in plan.unfinished]
+    table = ProgressTable(plan.tasks)
+    for number in sorted(set(range(len(plan.tasks))) - set(unfinished)):
+        table.finished.add(plan.tasks[number])
+        yield number, record_or_error(plan.tasks[number], plan.device)
+    if not unfinished:
+        return
+    tasks = [plan.tasks[number] for number in unfinished]
+    with (
+        table.shown(),
+        contextlib.closing(engine.run(tasks, plan.device, tf32=_all_tf32(plan))) as ended,
+    ):
+        for end in ended:
+            if end is not None:
+                task, error = tasks[end[0]], end[1]
+                record = None if error else stored_record(task)
+                (table.failed if record is None else table.finished).add(task)
+                error = error or f"its numbers did not appear in {task.folder}."
+                yield (
+                    unfinished[end[0]],
+                    RunError(f"{task.job.key}, seed {task.seed}: {error}")
+                    if record is None
+                    else record,
+                )
+            table.update()
+
+
+def _all_tf32(plan: Plan) -> bool:
+    """Whether every unfinished job asks for TF32 matrix products, in evaluation too."""
     jobs = [task.job for task in plan.unfinished]
-    if jobs and all(job.training.get("precision") == "tf32" for job in jobs):
-        torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+    return bool(jobs) and all(job.training.get("precision") == "tf32" for job in jobs)

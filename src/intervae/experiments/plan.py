@@ -8,6 +8,7 @@ from pathlib import Path
 
 from intervae.errors import RunError, UsageError
 from intervae.experiments.base import Experiment, Job
+from intervae.experiments.engines import Engine
 from intervae.experiments.records import Task, read_record
 from intervae.files import read_json
 from intervae.training import choose_device
@@ -27,6 +28,7 @@ class Plan:
         missing: folder names of tasks left out because they are not finished (`finished`).
         partial: only a part of the experiment is run, so there is no table.
         command: the command that the results file names.
+        engine: where the unfinished tasks are run; None: in this process.
     """
 
     experiment: Experiment
@@ -38,6 +40,7 @@ class Plan:
     command: str
     device: str
     workers: int
+    engine: Engine | None = None
 
 
 def make_plan(
@@ -54,6 +57,7 @@ def make_plan(
     command: str,
     quick: bool,
     finished: bool,
+    engine: Engine | None = None,
 ) -> Plan:
     """Return the plan; see `run_experiment` for the arguments. Nothing is run or written."""
     _check_seeds_and_shard(seeds, shard)
@@ -64,7 +68,10 @@ def make_plan(
     partial = bool(only) or shard[1] > 1
     if not (overwrite or partial):
         _check_replaced_seeds(results / f"{experiment.name}.json", max(counts))
-    device = str(choose_device(device))
+    if engine is None:
+        device = str(choose_device(device))
+    elif concurrent is not None:
+        raise UsageError("--concurrent is of one machine; with --on, give --gpus-per-job.")
     folder = runs / experiment.runs_name
     tasks = [
         Task(job, seed, folder / f"{job.key}-{seed}")
@@ -95,6 +102,7 @@ def make_plan(
         command,
         device,
         concurrent,
+        engine,
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from intervae.experiments.base import Experiment
 from intervae.experiments.collect import collect_document, collect_rows
+from intervae.experiments.engines import parse_engine
 from intervae.experiments.execute import execute
 from intervae.experiments.plan import make_plan
 from intervae.experiments.write import write_results
@@ -27,6 +28,9 @@ def run_experiment(
     command: str = "",
     quick: bool = False,
     finished: bool = False,
+    on: str = "",
+    gpus_per_job: float | None = None,
+    slurm: Mapping[str, Any] | None = None,
     notify: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Run every job and seed that `runs` does not have yet; write NAME.json, .md and .png.
@@ -41,6 +45,10 @@ def run_experiment(
         command: the command that the results file names, if not `intervae reproduce NAME ...`.
         quick: run the quick form, and write NAME-quick.*.
         finished: run nothing; make the table of the finished runs, and list the missing ones.
+        on: "ray", "ray:ADDRESS" or "slurm": where the jobs are run, with `runs` on storage that all
+            machines share; jobs that lose their worker go on elsewhere from their checkpoints.
+        gpus_per_job: with `on`; a fraction lets several jobs share a GPU.
+        slurm: parameters of submitit, such as {"slurm_partition": "gpu", "timeout_min": 240}.
         notify: called with a line of text after each job and seed.
 
     Returns:
@@ -59,6 +67,7 @@ def run_experiment(
         command=command,
         quick=quick,
         finished=finished,
+        engine=parse_engine(on, gpus_per_job, slurm),
     )
     records = execute(plan, notify)
     if plan.partial:

@@ -31,6 +31,7 @@ _EXPORTS = {
     "curves_over_depth": "intervae.figures.result_curves",
     "curves_over_parameter": "intervae.figures.result_curves",
     "scatter": "intervae.figures.scatter_plots",
+    "search_progress": "intervae.figures.search_progress",
     "curves_over_size": "intervae.figures.size_curves",
     "split_method": "intervae.figures.size_curves",
 }
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from intervae.figures.result_curves import curves_over_depth as curves_over_depth
     from intervae.figures.result_curves import curves_over_parameter as curves_over_parameter
     from intervae.figures.scatter_plots import scatter as scatter
+    from intervae.figures.search_progress import search_progress as search_progress
     from intervae.figures.size_curves import curves_over_size as curves_over_size
     from intervae.figures.size_curves import split_method as split_method
 

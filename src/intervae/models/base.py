@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -54,6 +54,8 @@ class Model(InputChecks, nn.Module, ABC):
     accepts_missing_labels: ClassVar[bool] = False
     # whether counterfactual() keeps the residuals of each image if its labels are passed
     counterfactual_takes_labels: ClassVar[bool] = False
+    # setting -> range or choices, as `intervae tune --search` takes them; {}: from the defaults
+    search_space: ClassVar[Mapping[str, str]] = {}
     known_graph: CausalGraph | None = None  # a graph passed by the caller, used as it is
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:

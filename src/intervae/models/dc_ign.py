@@ -7,9 +7,9 @@ factors, the rest is intrinsic. Reduction: sum over pixels and latents, mean ove
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -76,6 +76,7 @@ class DCIGN(VAE):
     """
 
     name = "dc-ign"
+    search_space: ClassVar[Mapping[str, str]] = {"learning_rate": "log:5e-5:5e-3"}
     title = (
         "DC-IGN (Kulkarni et al. 2015): a latent reserved for each labelled factor, by batches in "
         "which only that factor varies"

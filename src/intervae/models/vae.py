@@ -6,6 +6,7 @@ pixels and latents, mean over the batch.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -72,6 +73,11 @@ class VAE(Model):
     name = "vae"
     title = "VAE (Kingma and Welling 2014): Gaussian latents under a standard normal prior"
     Settings: ClassVar[type] = VAESettings
+    search_space: ClassVar[Mapping[str, str]] = {
+        "learning_rate": "log:1e-4:1e-2",
+        "batch_size": "32|64|128",
+        "hidden": "128|256|512",
+    }
     settings: VAESettings
     likelihood_description = "Likelihood p(x): log p(x | z) + log p(z) - log q(z | x)"
 

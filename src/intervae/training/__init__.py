@@ -4,7 +4,8 @@ loop.py: `fit`. run_folder.py: new and resumed run folders. stepper.py: the step
 optimisers.py: optimisers and learning rates. validation.py: checks and validation losses.
 checkpoint.py: saved state. logging.py: metrics.jsonl, TensorBoard, progress.
 timing.py: number of threads and estimate of the time. arguments.py: checks of arguments.
-concurrent_runs.py: several runs on one GPU.
+concurrent_runs.py: several runs on one GPU. ranks.py, rank_checks.py: one run on several GPUs
+(torchrun).
 """
 
 from intervae.models.device import choose_device

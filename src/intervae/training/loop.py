@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,9 @@ from intervae.training.arguments import check_arguments, check_out
 from intervae.training.checkpoint import Progress, TensorGroups, load_checkpoint, save_checkpoint
 from intervae.training.logging import MetricsLog, ProgressBar
 from intervae.training.options import Options
+from intervae.training.rank_checks import check_phase_splits
+from intervae.training.ranks import current_ranks, restarted
+from intervae.training.result import Result
 from intervae.training.run_folder import (
     check_resumed_run,
     clear_run_folder,
@@ -44,19 +47,6 @@ from intervae.training.validation import (
     check_phase,
     validation_terms,
 )
-
-
-@dataclass
-class Result:
-    """What `fit` returns.
-
-    `history` has the lines of metrics.jsonl. `seconds` is the time of the whole training, of which
-    `seconds_before_resume` were spent before this call, if the run was resumed.
-    """
-
-    history: list[dict[str, Any]] = field(repr=False)
-    seconds: float
-    seconds_before_resume: float = 0.0
 
 
 def fit(
@@ -99,7 +89,12 @@ class Trainer:
         device: torch.device,
         options: Options,
     ) -> None:
-        self.model, self.seed, self.out = model, seed, out
+        self.ranks = current_ranks()
+        if self.ranks is not None:
+            device = self.ranks.device(device)
+        self.writes = self.ranks is None or self.ranks.first
+        self.model, self.seed, self.run_folder = model, seed, out
+        self.out = out if self.writes else None  # what this process writes
         self.device, self.options = device, options
         self.source = dict(data.source)
         train, validation = data.train.to(device), data.validation.to(device)
@@ -112,7 +107,8 @@ class Trainer:
     # ---- the run folder -------------------------------------------------------------------------
     @property
     def checkpoint(self) -> Path | None:
-        return self.out / "checkpoints" / "last.safetensors" if self.out else None
+        folder = self.run_folder
+        return folder / "checkpoints" / "last.safetensors" if folder else None
 
     def describe(self) -> dict[str, Any]:
         """Return what config.json holds beside the model."""
@@ -123,7 +119,9 @@ class Trainer:
 
     def open_run(self, resume: bool, overwrite: bool) -> None:
         """Create the run folder, or load the checkpoint of the one that is resumed."""
-        if self.out is None:
+        if not self.writes:
+            self._initialise()
+        elif self.out is None:
             if resume:
                 raise RunError("resume needs the folder of the run: pass out=.")
             self._initialise()
@@ -136,6 +134,11 @@ class Trainer:
             self._write_checkpoint()
         if self.out is not None:
             remove_partial_files(self.out)
+        if self.ranks is not None:  # all start from the checkpoint of the first
+            self.ranks.wait()
+            if self.checkpoint is not None and not self.writes:
+                self.progress, self.saved = load_checkpoint(self.checkpoint)
+            self.ranks.broadcast_(list(self.model.state_dict().values()))
 
     def _initialise(self) -> None:
         if not self.model.trained:
@@ -156,7 +159,7 @@ class Trainer:
     def _write_checkpoint(
         self, stepper: Stepper | None = None, best: dict[str, Tensor] | None = None
     ) -> None:
-        if self.checkpoint is None:
+        if self.checkpoint is None or not self.writes:
             return
         groups = {
             "model": self.model.state_dict(),
@@ -169,6 +172,8 @@ class Trainer:
     # ---- training -------------------------------------------------------------------------------
     def run(self, *, resume: bool, overwrite: bool) -> Result:
         """Train to the end, with the run folder locked against other processes."""
+        if restarted() and self.out is not None and (self.out / "config.json").is_file():
+            resume, overwrite = True, False
         if not resume:  # before anything is written
             for phase in self.model.phases():
                 check_phase(phase, None if phase.replaces_data else self.data)
@@ -188,7 +193,7 @@ class Trainer:
         with (
             contextlib.closing(self.log),
             own_arithmetic(self.options.precision),
-            ProgressBar(self.options.progress) as self.bar,
+            ProgressBar(self.options.progress if self.writes else False) as self.bar,
         ):
             for index in range(self.progress.phase, len(phases)):
                 self._run_phase(index, phases[index])
@@ -208,15 +213,8 @@ class Trainer:
         if phase.players:
             self._run_epochs(index, phase, data)
         self.bar.finish_phase()
-        self.progress = replace(
-            self.progress,
-            phase=index + 1,
-            epoch=0,
-            best=None,
-            best_epoch=0,
-            seconds=self._elapsed(),
-            log_bytes=self.log.bytes,
-        )
+        self.progress = Progress(index + 1, threads=self.progress.threads)
+        self.progress.seconds, self.progress.log_bytes = self._elapsed(), self.log.bytes
         self.saved = {}
         self._write_checkpoint()
 
@@ -239,17 +237,18 @@ class Trainer:
     def _run_epochs(self, index: int, phase: Phase, data: Dataset) -> None:
         batch_size, bf16 = check_phase(phase, data), self.options.precision == "bf16"
         threads = self.options.threads or self.progress.threads
-        timing = time_phase(self.model, phase, data, batch_size, bf16=bf16, threads=threads)
+        ranks = self.ranks
+        timing = time_phase(
+            self.model, phase, data, batch_size, bf16=bf16, threads=threads, timed=ranks is None
+        )
         self.progress.threads = timing.threads
         self.bar.show_estimate(timing, phase.epochs - self.progress.epoch)
+        graph = self.options.cuda_graph
         stepper = Stepper(
-            self.model,
-            phase,
-            data.train,
-            batch_size,
-            cuda_graph=self.options.cuda_graph,
-            bf16=bf16,
+            self.model, phase, data.train, batch_size, cuda_graph=graph, bf16=bf16, ranks=ranks
         )
+        if ranks is not None:
+            check_phase_splits(ranks, self.model, phase, data, batch_size, bf16=bf16)
         stepper.load_state(self.saved.get("optimiser", {}))
         best = {k: v.to(self.device) for k, v in self.saved.get("best", {}).items()}
         progress = self.progress
@@ -259,6 +258,9 @@ class Trainer:
             train = dict(zip(stepper.names, terms.double().mean(0).tolist(), strict=True))
             with stepper.averaged_weights():
                 validation = validation_terms(self.model, phase, data.validation, self.seed)
+                if ranks is not None:
+                    ranks.check_equal(stepper.generator, self.model, self.device)
+                    validation = ranks.agree(validation, self.device)
                 check_finite_validation(validation, phase, epoch, self.checkpoint)
                 progress.epoch = epoch + 1
                 if progress.best is None or validation["loss"] < progress.best:

@@ -19,9 +19,11 @@ from intervae.training.optimisers import (
     CAPTURABLE,
     load_optimiser_state,
     make_optimiser,
+    optimised_parameters,
     optimiser_state,
     rate_factor,
 )
+from intervae.training.ranks import Ranks
 from intervae.training.read_ahead import read_ahead
 
 AVERAGE = "average."  # prefix of the names of averages in `Stepper.state`
@@ -69,7 +71,9 @@ class Stepper:
         *,
         cuda_graph: bool,
         bf16: bool,
+        ranks: Ranks | None = None,
     ) -> None:
+        self.ranks = ranks
         self.model, self.phase, self.split, self.bf16 = model, phase, split, bf16
         self.device = split.device
         self.on_gpu = self.device.type == "cuda"
@@ -93,20 +97,23 @@ class Stepper:
             shape = (batch_size, *split.shape[1:])
             self.pixels = torch.zeros(shape, dtype=torch.uint8, device=self.device)
         capturable = all(player.optimiser in CAPTURABLE for player in phase.players)
-        capturable &= not split.streamed or self.pixels is not None
+        capturable &= ranks is None and (not split.streamed or self.pixels is not None)
         if self.on_gpu and cuda_graph and capturable:
             with CAPTURING:
                 self._capture()
 
-    def _batch(self) -> Batch:
-        rows = self.order.index_select(0, self.position)[0]
+    def _batch(self, rows: Tensor, part: slice) -> Batch:
+        """Return the batch of `rows`, which are this `part` of the rows of the step."""
         if isinstance(self.split, MappedSplit) and self.pixels is not None:
-            return self.split.with_pixels(rows, self.pixels)
+            return self.split.with_pixels(rows, self.pixels[part])
         return self.split.batch(rows)
 
     def _step(self) -> Tensor:
         """Train every player on one batch; return the stacked terms (t,)."""
-        batch = self._batch()
+        rows = self.order.index_select(0, self.position)[0]
+        part = slice(None) if self.ranks is None else self.ranks.part(len(rows))
+        own_rows = rows[part]
+        batch = self._batch(own_rows, part)
         batch["step"] = self.first_step + self.position[0]
         factor = self.factors.index_select(0, self.position)[0]
         terms: dict[str, Tensor] = {}
@@ -116,9 +123,18 @@ class Stepper:
                     group["lr"].copy_(group["base_rate"] * factor)
             for _ in range(player.steps):
                 self.model.zero_grad(set_to_none=True)
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+                with (
+                    torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16),
+                    self._noise_of(len(rows)),
+                ):
                     player_terms = player.loss(batch, self.generator)
-                player_terms["loss"].backward()
+                if self.ranks is None:
+                    player_terms["loss"].backward()
+                else:
+                    weight = len(own_rows) / len(rows)
+                    (player_terms["loss"] * weight).backward()
+                    player_terms = {k: v.detach() * weight for k, v in player_terms.items()}
+                    self.ranks.reduce_step(optimised_parameters(optimiser), player_terms)
                 if player.clip is not None:
                     for group in optimiser.param_groups:
                         torch.nn.utils.clip_grad_norm_(group["params"], player.clip)
@@ -132,6 +148,11 @@ class Stepper:
                 self.phase.after_step()
         self.names = list(terms)
         return torch.stack([value.float() for value in terms.values()])
+
+    def _noise_of(self, rows: int) -> contextlib.AbstractContextManager[None]:
+        if self.ranks is None:
+            return contextlib.nullcontext()
+        return self.ranks.noise_of(self.generator, rows)
 
     def _capture(self) -> None:
         """Record a step as a CUDA graph; its warm-up steps are undone."""

@@ -38,15 +38,23 @@ class Timing(NamedTuple):
 
 
 def time_phase(
-    model: Model, phase: Phase, data: Dataset, batch_size: int, *, bf16: bool, threads: int | None
+    model: Model,
+    phase: Phase,
+    data: Dataset,
+    batch_size: int,
+    *,
+    bf16: bool,
+    threads: int | None,
+    timed: bool = True,
 ) -> Timing:
     """Time a few steps of a phase, on several numbers of threads unless `threads` is given.
 
-    torch is left with the chosen number of threads.
+    torch is left with the chosen number of threads. Without `timed` it is `threads`, else the
+    present one.
     """
     current = torch.get_num_threads()
     steps = len(data.train) // batch_size
-    if data.train.device.type != "cpu" or steps * phase.epochs < MIN_STEPS:
+    if not timed or data.train.device.type != "cpu" or steps * phase.epochs < MIN_STEPS:
         torch.set_num_threads(threads or current)
         return Timing(threads or current, None)
     free = (
@@ -55,7 +63,7 @@ def time_phase(
         and threading.current_thread() is threading.main_thread()
     )
     candidates = thread_counts(current) if free else [threads or current]
-    with _undone(model):
+    with undone(model):
         stepper = Stepper(model, phase, data.train, batch_size, cuda_graph=False, bf16=bf16)
         seconds = {count: _step_seconds(stepper, count) for count in candidates}
     chosen = choose_threads(seconds)
@@ -100,7 +108,7 @@ def _step_seconds(stepper: Stepper, threads: int) -> float:
 
 
 @contextmanager
-def _undone(model: Model) -> Iterator[None]:
+def undone(model: Model) -> Iterator[None]:
     """Restore the weights and buffers of a model, and torch's generator."""
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     try:

@@ -6,8 +6,9 @@ Base class of CausalVAE and ConditionVAE. Equations are those of Yang et al., CV
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,11 @@ class LabelledConcepts(PaintedConcepts):
     the largest K, and the concept's dims beyond K are 0.
     """
 
+    search_space: ClassVar[Mapping[str, str]] = {
+        "learning_rate": "log:2e-4:2e-2",
+        "batch_size": "32|64|128",
+        "hidden": "128|256|512",
+    }
     settings: LabelSettings
     class_seen: Tensor
     likelihood_description = (
