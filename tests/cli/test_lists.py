@@ -74,7 +74,9 @@ def test_settings_are_shown_as_set_accepts_them() -> None:
     assert shown["decoder"]["type"] == "joint or per-concept or layers"
     assert shown["dims"].pop("help")
     assert shown["dims"] == {"name": "dims", "type": "int", "default": 4, "advanced": False}
-    assert [settings_tables.setting_text(value) for value in (None, True, (32, 64), 0.03, "conv")] == [
+    assert [
+        settings_tables.setting_text(value) for value in (None, True, (32, 64), 0.03, "conv")
+    ] == [
         "none",
         "true",
         "32,64",

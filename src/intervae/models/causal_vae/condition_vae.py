@@ -42,7 +42,7 @@ class ConditionVAE(LabelledConcepts):
         "ConditionVAE (baseline of Yang et al. 2021): labelled concepts without causes among them"
     )
     Settings = ConditionVAESettings
-    presets = {"paper": CONDITION_VAE}
+    presets = CONDITION_VAE
     settings: ConditionVAESettings
 
     def build(self) -> None:

@@ -94,7 +94,7 @@ class CausalVAE(OpenDirections, CausalLayer, LabelledConcepts):
         "CausalVAE (Yang et al. 2021): labelled concepts, a causal graph among them, do() on images"
     )
     Settings = CausalVAESettings
-    presets = {"paper": CAUSAL_VAE}
+    presets = CAUSAL_VAE
     settings: CausalVAESettings
     mechanisms: MaskLayer
     strength: Tensor

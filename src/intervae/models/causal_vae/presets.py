@@ -33,7 +33,7 @@ _REMARKS = (
     "The weights of the best validation loss are used, as in all our models.",
 )
 
-CAUSAL_VAE = Preset(
+_CAUSAL_VAE = Preset(
     PAPER,
     {
         **_CONCEPTS,
@@ -59,8 +59,7 @@ CAUSAL_VAE = Preset(
         "sample() draws abducted noises of training images; the paper has N(0, I), Eq. 1.",
     ),
 )
-CONDITION_VAE = Preset(PAPER, {**_CONCEPTS, **_LABELS}, _REMARKS)
-CAUSAL_VAE_UNSUP = Preset(
+_CAUSAL_VAE_UNSUP = Preset(
     PAPER,
     {
         **_CONCEPTS,
@@ -71,3 +70,7 @@ CAUSAL_VAE_UNSUP = Preset(
     },
     _REMARKS,
 )
+
+CAUSAL_VAE = {"paper": _CAUSAL_VAE}
+CONDITION_VAE = {"paper": Preset(PAPER, {**_CONCEPTS, **_LABELS}, _REMARKS)}
+CAUSAL_VAE_UNSUP = {"paper": _CAUSAL_VAE_UNSUP}

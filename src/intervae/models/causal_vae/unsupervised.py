@@ -64,7 +64,7 @@ class CausalVAEUnsup(CausalLayer):
         "CausalVAE-unsup (baseline of Yang et al. 2021): the causal layer among unlabelled latents"
     )
     Settings = CausalVAEUnsupSettings
-    presets = {"paper": CAUSAL_VAE_UNSUP}
+    presets = CAUSAL_VAE_UNSUP
     settings: CausalVAEUnsupSettings
     likelihood_description = "Likelihood p(x): log p(x | z) + log p(eps) - log q(eps | x)"
 

@@ -31,7 +31,7 @@ from intervae.models.cmcl.losses import (
     graph_terms,
 )
 from intervae.models.cmcl.networks import LABEL_BANK, CMCLNetworks
-from intervae.models.cmcl.presets import PAPER, PAPER_MNIST, PAPER_XRAY
+from intervae.models.cmcl.presets import PRESETS
 from intervae.models.cmcl.settings import CMCLSettings
 from intervae.models.cmcl.training import training_phases
 from intervae.models.heat_maps import has_heat_maps, visible_latents
@@ -59,7 +59,7 @@ class CMCL(CMCLNetworks):
         "Conditional likelihood p(x | u): log p(x | z) + log p(z | u) - log q(z | z0, u)"
     )
     Settings = CMCLSettings
-    presets = {"paper": PAPER, "paper-mnist": PAPER_MNIST, "paper-xray": PAPER_XRAY}
+    presets = PRESETS
     counterfactual_takes_labels = True
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:

@@ -6,7 +6,7 @@ from intervae.models.presets import Preset, Printed
 
 NOT_PRINTED = "not printed; that of"
 
-PAPER = Preset(
+_SYNTHETIC = Preset(
     "Mao et al., CMCL, 2022",
     {
         "channels": Printed((16, 32, 64), "App. D.3: 16/16/32/32/64/64 (synthetic)"),
@@ -55,9 +55,12 @@ PAPER = Preset(
         "The columns u are standardised; activations, epochs and batches are ours, not printed.",
     ),
 )
-PAPER_MNIST = PAPER.changed(
-    channels=Printed((32, 64, 256), "App. D.3: 32/32/64/64/256/256 (MNIST)")
-)
-PAPER_XRAY = PAPER.changed(
-    channels=Printed((32, 64, 256, 512), "App. D.3: 32/32/64/64/256/256/512/512 (X-rays)")
-)
+PRESETS = {
+    "paper": _SYNTHETIC,
+    "paper-mnist": _SYNTHETIC.changed(
+        channels=Printed((32, 64, 256), "App. D.3: 32/32/64/64/256/256 (MNIST)")
+    ),
+    "paper-xray": _SYNTHETIC.changed(
+        channels=Printed((32, 64, 256, 512), "App. D.3: 32/32/64/64/256/256/512/512 (X-rays)")
+    ),
+}
