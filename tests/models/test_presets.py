@@ -178,7 +178,7 @@ def test_unknown_presets_are_one_sentence() -> None:
     data = ModelCase(MODELS["beta-vae"]).data()
     with pytest.raises(UsageError, match="unknown preset of beta-vae 'papers'; did you mean"):
         intervae.create("beta-vae", data, preset="papers")
-    with pytest.raises(UsageError, match="pca has no presets.*leave it out"):
+    with pytest.raises(UsageError, match="pca has no presets"):
         intervae.create("pca", data, preset="paper")
 
 

@@ -10,6 +10,7 @@ from intervae.experiments.causal_prior_motion import CAUSAL_PRIOR_MOTION
 from intervae.experiments.causal_prior_parabola import CAUSAL_PRIOR_PARABOLA
 from intervae.experiments.causal_prior_sprites import CAUSAL_PRIOR_SPRITES
 from intervae.experiments.causalvae import DEMO, FLOW, GARDEN, GRAPH, PENDULUM
+from intervae.experiments.causalvae_celeba import CELEBA_GRAPH
 from intervae.experiments.causalvae_table1 import TABLE1
 from intervae.experiments.cmcl import CMCL_FIG2, CMCL_FIG3, CMCL_TABLE1, CMCL_TABLE2
 from intervae.experiments.cmcl_mnist import CMCL_MNIST
@@ -29,6 +30,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     FLOW,
     GARDEN,
     GRAPH,
+    CELEBA_GRAPH,
     TABLE1,
     BETA_VAE_METRIC,
     LVAE_MNIST,

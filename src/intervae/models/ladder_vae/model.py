@@ -1,8 +1,8 @@
 """Ladder VAE (Sønderby et al. 2016): inference merges bottom-up evidence and top-down prior.
 
 z_1 is the layer next to the image, z_L the top. Generative model: p(z_L) = N(0, I),
-p(z_i | z_{i+1}) = N(mu_p,i, s2_p,i), p(x | z_1). With `inference="bottom-up"` it is the hierarchical VAE
-of the comparison: q(z_1 | x), q(z_i | z_{i-1}). Reduction: sum over pixels, mean over the batch.
+p(z_i | z_{i+1}) = N(mu_p,i, s2_p,i), p(x | z_1). With `inference="bottom-up"` it is the VAE of
+the comparison: q(z_1 | x), q(z_i | z_{i-1}). Reduction: sum over pixels, mean over the batch.
 """
 
 from __future__ import annotations
