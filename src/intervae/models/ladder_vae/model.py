@@ -172,8 +172,7 @@ class LadderVAE(Model):
     # ---- training --------------------------------------------------------------------------
     def phases(self) -> list[Phase]:
         """The images, then the batch norm statistics over the whole training split."""
-        settings = self.settings
-        rate = settings.learning_rate
+        settings, rate = self.settings, self.settings.learning_rate
         player = Player(self.loss, learning_rate=rate, epsilon=settings.epsilon, clip=settings.clip)
         main = Phase(
             "images",
