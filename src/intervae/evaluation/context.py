@@ -12,6 +12,7 @@ import torch
 from intervae.data import Dataset, Split
 from intervae.metrics.base import Measurement
 from intervae.metrics.concept_mic_tic import concept_information
+from intervae.metrics.interventions import CounterfactualQuery
 from intervae.models.base import Model
 from intervae.models.batches import query_split
 
@@ -107,6 +108,19 @@ class Context:
 
     def counterfactual(self, images: np.ndarray, do: dict[str, Any]) -> np.ndarray:
         return self.model.counterfactual(images, do).cpu().numpy()
+
+    def counterfactuals_of(self, subset: Split) -> CounterfactualQuery:
+        """The query for exactly the images of `subset`, with their labels if the model needs any.
+
+        A model that can do without labels must not see them in an evaluation.
+        """
+        if not self.model.needs_labels:
+            return self.counterfactual
+
+        def query(images: np.ndarray, do: dict[str, Any]) -> np.ndarray:
+            return self.model.counterfactual(images, do, subset.labels).cpu().numpy()
+
+        return query
 
     def with_names(self, measurement: Measurement) -> Measurement:
         """Replace z0, z1, ... by the latents' names, and list labels that are constant."""

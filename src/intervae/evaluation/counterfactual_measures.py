@@ -35,7 +35,7 @@ def counterfactual(context: Context) -> list[Measurement]:
     with REGRESSOR_LOCK:
         regressor, quality = _simulator_regressor(data.simulator, data.spec.image_shape[-1])
     measurements = metrics.counterfactual_errors(
-        context.counterfactual,
+        context.counterfactuals_of(subset),
         data.simulator,
         subset.images.cpu().numpy(),
         subset.fields["exogenous"].cpu().numpy(),
@@ -71,7 +71,7 @@ def outside_mask(context: Context) -> list[Measurement]:
     subset, data = context.test_subset(COUNTERFACTUAL_IMAGES), context.data
     assert data.simulator is not None
     return metrics.outside_mask_errors(
-        context.counterfactual,
+        context.counterfactuals_of(subset),
         data.simulator,
         subset.images.cpu().numpy(),
         subset.fields["exogenous"].cpu().numpy(),

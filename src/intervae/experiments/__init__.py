@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from intervae.experiments.as_printed import AS_PRINTED
 from intervae.experiments.base import Experiment, Job, MetricKey, Numbers, find_experiment
 from intervae.experiments.betavae import BETA_VAE_METRIC
 from intervae.experiments.causal_prior_motion import CAUSAL_PRIOR_MOTION
@@ -49,6 +50,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     CMCL_XRAY,
     COUNTERFACTUAL_CELEBA,
     COUNTERFACTUAL_MORPHOMNIST,
+    *AS_PRINTED,
 )
 
 

@@ -27,7 +27,7 @@ from intervae.models.info_gan import InfoGAN
 from intervae.models.ivae import IVAE
 from intervae.models.ladder_vae.model import LadderVAE
 from intervae.models.linear import ICA, PCA
-from intervae.models.presets import Preset, Printed, find_preset
+from intervae.models.presets import Preset, Printed, resolve_preset
 from intervae.models.raw_pixels import RawPixels
 from intervae.models.storage import load_model as load
 from intervae.models.untrained import UntrainedVAE
@@ -109,9 +109,7 @@ def create(
     check_data(data)
     check_missing_labels(MODELS[name], data)
     cls = MODELS[name]
-    if preset is not None:
-        settings = {**find_preset(cls, preset).settings, **settings}
-    model = cls(data.spec, seed=seed, **settings)
+    model = cls(data.spec, seed=seed, **resolve_preset(cls, {**settings, "preset": preset}))
     model.preset = preset
     return model
 

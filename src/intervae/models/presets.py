@@ -51,6 +51,13 @@ class Preset:
         return Preset(self.paper, {**self.printed, **printed}, self.remarks)
 
 
+def resolve_preset(cls: type[Model], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with `preset`, if they name one, replaced by its settings."""
+    own = {name: value for name, value in values.items() if name != "preset"}
+    preset = values.get("preset")
+    return own if preset is None else {**find_preset(cls, preset).settings, **own}
+
+
 def find_preset(cls: type[Model], name: str) -> Preset:
     """Return a preset of a model; a UsageError names those that it has."""
     if not cls.presets:
