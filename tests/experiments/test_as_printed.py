@@ -56,9 +56,7 @@ def row(variant: str, mean: float, **more: Any) -> dict[str, Any]:
 def comparison(*variants: str) -> Experiment:
     job = scripted(1.0).jobs[0]
     jobs = tuple(replace(job, variant=variant) for variant in variants)
-    return replace(
-        scripted(1.0), jobs=jobs, columns=("score",), compared=(PRINTED, OURS), notes=()
-    )
+    return replace(scripted(1.0), jobs=jobs, columns=("score",), compared=(PRINTED, OURS), notes=())
 
 
 def test_comparison_has_a_column_per_variant_and_the_papers() -> None:

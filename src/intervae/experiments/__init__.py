@@ -23,6 +23,7 @@ from intervae.experiments.jobs import Discover, Train
 from intervae.experiments.ladder import LVAE_MNIST, LVAE_NORB, LVAE_OMNIGLOT
 from intervae.experiments.run import run_experiment
 from intervae.experiments.sachs import SACHS
+from intervae.experiments.samples_under_do import SAMPLES_UNDER_DO
 from intervae.experiments.write import results_page, write_table
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -50,6 +51,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     CMCL_XRAY,
     COUNTERFACTUAL_CELEBA,
     COUNTERFACTUAL_MORPHOMNIST,
+    SAMPLES_UNDER_DO,
     *AS_PRINTED,
 )
 
