@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from intervae import figures
 from intervae.data import Dataset, Variable
 from intervae.experiments.base import Experiment, MetricKey, Numbers
 from intervae.experiments.jobs import Train
-from intervae.metrics import fit_image_regressor
+from intervae.metrics import fit_image_regressor, simulator_regressor
 from intervae.models.base import Model
 from intervae.report import write_figures
 
@@ -58,6 +58,18 @@ def do_values(variable: Variable, labels: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def label_regressor(data: Dataset) -> Callable[[Any], np.ndarray]:
+    """Return a regressor of the labels of images.
+
+    With a simulator it is fitted on pictures in which every label is set at random: from pictures
+    of the data a regressor would learn to read effects off their causes.
+    """
+    if data.simulator is not None:
+        return simulator_regressor(data.simulator, data.spec.image_shape[-1])[0]
+    labels = data.train.labels.cpu().numpy()
+    return fit_image_regressor(data.train.images, labels, data.variables)
+
+
 def do_numbers(model: Model, data: Dataset, samples: int, seed: int) -> Numbers:
     """Compare samples under do() with what was set and with what the graph says.
 
@@ -69,7 +81,7 @@ def do_numbers(model: Model, data: Dataset, samples: int, seed: int) -> Numbers:
     assert data.graph is not None
     labels = data.train.labels.cpu().numpy()
     scale = labels.std(0)
-    regressor = fit_image_regressor(data.train.images, labels, data.variables)
+    regressor = label_regressor(data)
     per_variable: dict[str, list[tuple[str, float]]] = {}
     for i, variable in enumerate(data.variables):
         values = do_values(variable, labels[:, i])
