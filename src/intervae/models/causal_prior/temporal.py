@@ -139,8 +139,9 @@ class TemporalCausalPriorVAE(CausalModel):
         reconstruction = (images[:, :-1] - clips).square().flatten(1).sum(1).mean()
         prediction = (images[:, -1] - clips[:, -1]).square().flatten(1).sum(1).mean()
         kind = "tangent" if settings.divergence == "exact" else settings.divergence  # if linear
-        options = {"edges": edges, "generator": generator, "pivots": settings.pivots}
-        kl = sem_divergence(kind, mean, factor, self.sem, log_det=log_det, **options).mean()
+        options: dict[str, Any] = {"edges": edges, "generator": generator}
+        options |= {"pivots": settings.pivots, "log_det": log_det}
+        kl = sem_divergence(kind, mean, factor, self.sem, **options).mean()
         warm_up = batch["step"] / settings.warm_up if settings.warm_up else self.is_fixed + 1
         beta = settings.beta * torch.maximum(warm_up, self.is_fixed).clamp(max=1)
         expected = self.edges.sum()
