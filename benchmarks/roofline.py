@@ -35,7 +35,13 @@ from intervae.training.stepper import Stepper
 GOAL = 0.4  # of the roofline
 PEAKS = {"H200": (989.5e12, 4.8e12), "H100": (989.5e12, 3.35e12)}
 """Name of a GPU -> dense bf16 operations per second, bytes per second (SXM data sheets)."""
-FREE = ("empty", "detach", "lift_fresh", "_unsafe_view", "_reshape_alias")  # operators that move no data, beside views
+FREE = (
+    "empty",
+    "detach",
+    "lift_fresh",
+    "_unsafe_view",
+    "_reshape_alias",
+)  # operators that move no data, beside views
 
 
 class TrafficCounter(TorchDispatchMode):

@@ -10,9 +10,8 @@ from intervae.cli.output import (
     list_experiments,
     list_metrics,
     list_models,
-    list_settings,
-    setting_text,
 )
+from intervae.cli.settings_tables import list_settings, setting_text
 from intervae.discovery import METHODS
 from intervae.discovery.registry import DESCRIPTIONS
 

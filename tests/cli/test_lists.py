@@ -16,7 +16,7 @@ from command import (
     succeeded,
 )
 from intervae import evaluation
-from intervae.cli import output
+from intervae.cli import settings_tables
 from intervae.settings import build_settings
 
 
@@ -64,17 +64,19 @@ def test_every_setting_has_type_default_and_help(name: str) -> None:
         assert row["type"]
         assert len(row["help"].split()) > 1, row["name"]
         assert row["name"] in people
-    as_set = {field.name: output.setting_text(field.default) for field in fields(cls)}
+    as_set = {field.name: settings_tables.setting_text(field.default) for field in fields(cls)}
     assert build_settings(cls, as_set) == cls()  # what is shown can be given to --set
 
 
 def test_settings_are_shown_as_set_accepts_them() -> None:
-    shown = {row["name"]: row for row in output.list_settings("causal-vae")}
+    shown = {row["name"]: row for row in settings_tables.list_settings("causal-vae")}
     assert shown["patience"]["type"] == "int or none"
     assert shown["decoder"]["type"] == "joint or per-concept or layers"
     assert shown["dims"].pop("help")
     assert shown["dims"] == {"name": "dims", "type": "int", "default": 4, "advanced": False}
-    assert [output.setting_text(value) for value in (None, True, (32, 64), 0.03, "conv")] == [
+    assert [
+        settings_tables.setting_text(value) for value in (None, True, (32, 64), 0.03, "conv")
+    ] == [
         "none",
         "true",
         "32,64",
@@ -88,7 +90,7 @@ def test_settings_are_shown_as_set_accepts_them() -> None:
 
 @pytest.mark.parametrize("name", list(package.MODELS))
 def test_advanced_settings_are_listed_last_and_on_request(name: str) -> None:
-    rows = output.list_settings(name)
+    rows = settings_tables.list_settings(name)
     advanced = [row["name"] for row in rows if row["advanced"]]
     common = [row["name"] for row in rows if not row["advanced"]]
 

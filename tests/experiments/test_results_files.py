@@ -25,6 +25,7 @@ from intervae.experiments import page as pages
 from intervae.experiments.base import find_experiment
 from intervae.experiments.page import render_page, split_parts
 from intervae.models import MODELS
+from intervae.models.presets import resolve_preset
 from intervae.settings import build_settings
 from scripted_experiment import Scripted, check_format, reproduce_in, scripted
 
@@ -205,7 +206,8 @@ def test_registered_experiment_is_consistent(experiment: Experiment) -> None:
             assert ("r2" in experiment.shown) == (
                 "r2_min" in experiment.shown
             )  # the parts with the whole
-            build_settings(MODELS[job.model].Settings, job.settings)
+            cls = MODELS[job.model]
+            build_settings(cls.Settings, resolve_preset(cls, job.settings))
         elif isinstance(job, Discover):
             assert job.model in METHODS
 

@@ -30,13 +30,14 @@ from intervae.cli import (
     pack,
     reproduce,
     serve,
+    settings_tables,
     train,
     tune,
     with_ranks,
 )
-from intervae.cli.options import AsJson
+from intervae.cli.options import AsJson, Preset
 from intervae.cli.output import echo, err, print_rows
-from intervae.errors import DataWarning, IntervaeError
+from intervae.errors import DataWarning, IntervaeError, UsageError
 from intervae.memory import check_address_limit, is_out_of_memory, out_of_memory
 from intervae.registry import PluginWarning
 
@@ -77,15 +78,20 @@ def models(
         ),
     ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show advanced settings too.")] = False,
+    preset: Preset = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the models, or the settings of one model."""
-    if name is None:
+    """List the models, the settings of one model, or one of its presets."""
+    if preset is not None and name is None:
+        raise UsageError("--preset belongs to one model; name it: intervae models NAME --preset.")
+    if name is not None and preset is not None:
+        settings_tables.print_preset(name, preset, as_json)
+    elif name is None:
         print_rows(output.list_models(), ("name", "description"), as_json)
     elif as_json:
-        print(json.dumps(output.list_settings(name), indent=2))
+        print(json.dumps(settings_tables.list_settings(name), indent=2))
     else:
-        output.print_settings(name, show_all)
+        settings_tables.print_settings(name, show_all)
 
 
 @app.command()

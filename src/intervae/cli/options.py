@@ -36,3 +36,10 @@ Kinds = Annotated[
         show_default=False,
     ),
 ]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        help="Settings to start from, such as `paper`, the settings of the model's paper.",
+        show_default=False,
+    ),
+]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import types
 import typing
 from collections.abc import Iterable
 from dataclasses import fields
@@ -13,9 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from intervae.errors import unknown
 from intervae.notes import Note
-from intervae.settings import describe_settings
 
 if TYPE_CHECKING:
     from intervae.data import Dataset, Spec
@@ -174,63 +171,6 @@ def list_experiments() -> list[Row]:
         {"name": e.name, "description": f"{e.title} ({e.seeds} seed{'s' if e.seeds > 1 else ''})"}
         for e in EXPERIMENTS
     ]
-
-
-# ---- settings of a model ------------------------------------------------------------------------
-def list_settings(model: str) -> list[Row]:
-    """Return name, type, default, help and advanced flag of every setting of a model."""
-    from intervae.models import MODELS
-
-    if model not in MODELS:
-        raise unknown("model", model, MODELS)
-    return [
-        {**row, "type": _type_text(row["type"])}
-        for row in describe_settings(MODELS[model].Settings)
-    ]
-
-
-def print_settings(model: str, show_all: bool) -> None:
-    """Print the common settings of a model, with `show_all` the advanced ones below."""
-    rows = list_settings(model)
-    advanced = [row for row in rows if row["advanced"]]
-    _print_settings_table([row for row in rows if not row["advanced"]])
-    if not advanced:
-        return
-    if show_all:
-        echo("\nadvanced", "bold")
-        _print_settings_table(advanced)
-    else:
-        echo(f"\n{len(advanced)} advanced settings: intervae models {model} --all", "dim")
-
-
-def _print_settings_table(rows: list[Row]) -> None:
-    grid = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("setting", "default", "type", "description"):
-        grid.add_column(column, no_wrap=column in ("setting", "default"))
-    for row in rows:
-        default = Text(setting_text(row["default"]))
-        grid.add_row(Text(row["name"], "bold"), default, Text(row["type"]), Text(row["help"]))
-    out.print(grid)
-
-
-def setting_text(value: Any) -> str:
-    """Return a setting's value as `--set` accepts it, such as 32,64 or none or true."""
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
-
-
-def _type_text(hint: Any) -> str:
-    """Return a type in words: `int or none`, `conv or mlp`, `int,...`."""
-    arguments = typing.get_args(hint)
-    if typing.get_origin(hint) is typing.Literal:
-        return " or ".join(map(str, arguments))
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return " or ".join(_type_text(argument) for argument in arguments)
-    if typing.get_origin(hint) is tuple:
-        return f"{_type_text(arguments[0])},..."
-    names = {type(None): "none", bool: "true or false", str: "text"}
-    return names.get(hint, getattr(hint, "__name__", str(hint)))
 
 
 # ---- data and measurements ----------------------------------------------------------------------

@@ -13,7 +13,16 @@ import typer
 
 from intervae.cli.data_options import read_data_options
 from intervae.cli.evaluate import draw_figures, evaluate_run
-from intervae.cli.options import Device, Evaluate, Kinds, OtherData, Pictures, Run, Seed
+from intervae.cli.options import (
+    Device,
+    Evaluate,
+    Kinds,
+    OtherData,
+    Pictures,
+    Preset,
+    Run,
+    Seed,
+)
 from intervae.cli.output import echo, print_data, print_notes
 from intervae.cli.signals import interrupted_by_signals, trace_crashes
 from intervae.cli.with_ranks import other_rank
@@ -109,6 +118,7 @@ def train(
             show_default=False,
         ),
     ] = None,
+    preset: Preset = None,
     evaluate: Evaluate = True,
     pictures: Pictures = True,
 ) -> None:
@@ -117,11 +127,14 @@ def train(
     echo(f"reading {data}")  # importing torch takes seconds on a busy machine
     from intervae.models import MODELS, create
     from intervae.models.checks import check_accepts_graph
+    from intervae.models.presets import find_preset
     from intervae.settings import split_settings
     from intervae.training import Options, fit
 
     if model not in MODELS:
         raise unknown("model", model, MODELS)
+    if preset is not None:
+        find_preset(MODELS[model], preset)  # an unknown one is an error before the data is read
     values = parse_model_settings(model, settings or [], epochs)
     if graph is not None:
         check_accepts_graph(MODELS[model])
@@ -136,7 +149,7 @@ def train(
     run = folder or Path("runs") / f"{dataset.name}-{model}-{seed}"
     if graph is not None:
         model_settings["graph"] = _read_graph(graph, dataset)
-    net = create(model, dataset, seed=seed, **model_settings)
+    net = create(model, dataset, seed=seed, preset=preset, **model_settings)
     print_notes(net.notes(dataset))
     echo(f"training {model} on {dataset.name}, seed {seed}, into {run}")
     with explain_interrupt(run):

@@ -46,6 +46,7 @@ class LabelRegression:
         l1: weight of |A|, not applied to required edges.
         hidden: units of each variable's network g_i(A_i o u) (Eq. 2); 0 for the linear A^T u.
         constraints: allowed and required edges; None allows all.
+        intercept: whether predictions have intercepts.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class LabelRegression:
         hidden: int,
         seed: int,
         constraints: EdgeConstraints | None = None,
+        intercept: bool = True,
     ) -> None:
         self.inputs, self.targets, self.binary = inputs, targets, binary
         self.n = n = inputs.shape[1]
@@ -75,7 +77,9 @@ class LabelRegression:
         penalised = np.tile(~constraints.required.ravel(), 2).astype(np.float64)
         self.l1_weights = l1 * torch.from_numpy(penalised)
         half = [(0.0, None) if edge else (0.0, 0.0) for edge in constraints.allowed.ravel()]
-        self.bounds = [*half, *half, *[(None, None)] * (len(self.start) - 2 * n * n)]
+        free = (None, None)
+        intercepts = [free if intercept else (0.0, 0.0)] * n
+        self.bounds = [*half, *half, *intercepts, *[free] * (len(self.start) - 2 * n * n - n)]
 
     def weights(self, flat: Tensor) -> Tensor:
         """Return A (n, n) of the flat vector."""
@@ -145,6 +149,7 @@ def lagrangian(
     mechanism: str = "linear",
     hidden: int = 16,
     l1: float = 0.1,
+    intercept: bool = True,
     threshold: float = 0.3,
     tolerance: float = 1e-8,
     rounds: int = 40,
@@ -161,7 +166,8 @@ def lagrangian(
         samples: maximum number of random rows used.
         mechanism: "linear" (Eq. 11) or "mlp", a network of the masked parents (Eq. 2).
         hidden: units of such a network.
-        l1: weight of the l1 penalty.
+        l1: weight of the l1 penalty, which Eq. 11 does not have.
+        intercept: whether predictions have intercepts, which Eq. 11 does not have.
         threshold: weaker edges are dropped; remaining cycles lose their weakest edge.
         tolerance: of H(A), at which the constraint counts as satisfied.
         rounds: maximum number of multiplier updates.
@@ -183,6 +189,7 @@ def lagrangian(
         hidden=hidden if mechanism == "mlp" else 0,
         seed=seed,
         constraints=constraints,
+        intercept=intercept,
     )
     path = [torch.from_numpy(p) for p in _constrained_minimum(regression, tolerance, rounds, steps)]
     weights = constraints.to_dag(regression.weights(path[-1]).numpy(), threshold)

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from intervae.data import Dataset, Split
 from intervae.metrics.base import Measurement
 from intervae.metrics.concept_mic_tic import concept_information
+from intervae.metrics.interventions import CounterfactualQuery
 from intervae.models.base import Model
 from intervae.models.batches import query_split
 from intervae.models.capabilities import KeepsPixelNoise
@@ -106,19 +108,39 @@ class Context:
         """At most `max_rows` random test images, those of `subset_rows`."""
         return self.data.test[torch.as_tensor(self.subset_rows(max_rows))]
 
-    def counterfactual(self, images: np.ndarray, do: dict[str, Any]) -> np.ndarray:
-        return self.model.counterfactual(images, do).cpu().numpy()
-
     @property
     def keeps_pixel_noise(self) -> bool:
         """Whether counterfactuals of the model keep the images' own pixel noise by default."""
         return isinstance(self.model, KeepsPixelNoise) and self.model.pixel_temperature > 0
 
-    def without_pixel_noise(self, images: np.ndarray, do: dict[str, Any]) -> np.ndarray:
-        """Answer like `counterfactual`, by the decoder alone: with a pixel temperature of 0."""
+    def decoder_answers(
+        self, images: np.ndarray, do: dict[str, Any], *labels: Tensor
+    ) -> np.ndarray:
+        """Counterfactuals without the images' own pixel noise, for models that keep it."""
+        options = {"pixel_temperature": 0.0} if self.keeps_pixel_noise else {}
+        return self.model.counterfactual(images, do, *labels, **options).cpu().numpy()
+
+    def counterfactuals_of(self, subset: Split) -> CounterfactualQuery:
+        """The query for exactly the images of `subset`, with their labels if the model needs any.
+
+        A model that can do without labels must not see them in an evaluation.
+        """
+        labels = self._needed_labels(subset)
+
+        def query(images: np.ndarray, do: dict[str, Any]) -> np.ndarray:
+            return self.model.counterfactual(images, do, *labels).cpu().numpy()
+
+        return query
+
+    def decoder_alone(self, subset: Split) -> CounterfactualQuery | None:
+        """The same query without pixel noise; None for models that keep none."""
+        labels = self._needed_labels(subset)
         if not self.keeps_pixel_noise:
-            return self.counterfactual(images, do)
-        return self.model.counterfactual(images, do, pixel_temperature=0.0).cpu().numpy()
+            return None
+        return lambda images, do: self.decoder_answers(images, do, *labels)
+
+    def _needed_labels(self, subset: Split) -> tuple[Tensor, ...]:
+        return (subset.labels,) if self.model.needs_labels else ()
 
     def with_names(self, measurement: Measurement) -> Measurement:
         """Replace z0, z1, ... by the latents' names, and list labels that are constant."""

@@ -35,13 +35,13 @@ def counterfactual(context: Context) -> list[Measurement]:
     with REGRESSOR_LOCK:
         regressor, quality = _simulator_regressor(data.simulator, data.spec.image_shape[-1])
     measurements = metrics.counterfactual_errors(
-        context.counterfactual,
+        context.counterfactuals_of(subset),
         data.simulator,
         subset.images.cpu().numpy(),
         subset.fields["exogenous"].cpu().numpy(),
         data.variables,
         regressor=regressor,
-        decoder_alone=context.without_pixel_noise if context.keeps_pixel_noise else None,
+        decoder_alone=context.decoder_alone(subset),
     )
     if isinstance(model, Intervention) and isinstance(model, HasGraph):
         latents = context.latents[context.subset_rows(COUNTERFACTUAL_IMAGES)]
@@ -72,13 +72,13 @@ def outside_mask(context: Context) -> list[Measurement]:
     subset, data = context.test_subset(COUNTERFACTUAL_IMAGES), context.data
     assert data.simulator is not None
     return metrics.outside_mask_errors(
-        context.counterfactual,
+        context.counterfactuals_of(subset),
         data.simulator,
         subset.images.cpu().numpy(),
         subset.fields["exogenous"].cpu().numpy(),
         data.variables,
         reconstructions=query_split(context.model, "reconstruct", subset),
-        decoder_alone=context.without_pixel_noise if context.keeps_pixel_noise else None,
+        decoder_alone=context.decoder_alone(subset),
     )
 
 
@@ -122,7 +122,7 @@ def axioms(context: Context) -> list[Measurement]:
         "mean_picture": measure(lambda x, do: np.repeat(mean, len(x), axis=0)),
     }
     results = []
-    for name, m in measure(context.without_pixel_noise).items():
+    for name, m in measure(context.decoder_answers).items():
         compared = {
             key: {"value": reference[name].value, **reference[name].per_variable}
             for key, reference in references.items()

@@ -73,8 +73,11 @@ def has_no_simulator(context: Context) -> bool:
 
 
 def has_counterfactuals_and_graph(context: Context) -> bool:
-    return has_counterfactuals(context) and (
-        context.data.graph is not None or isinstance(context.model, HasGraph)
+    # answers are asked about again, and have no labels for an encoder that needs them
+    return (
+        has_counterfactuals(context)
+        and not context.model.needs_labels
+        and (context.data.graph is not None or isinstance(context.model, HasGraph))
     )
 
 

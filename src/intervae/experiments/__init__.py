@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from intervae.experiments.as_printed import AS_PRINTED
 from intervae.experiments.base import Experiment, Job, MetricKey, Numbers, find_experiment
 from intervae.experiments.betavae import BETA_VAE_METRIC
 from intervae.experiments.causal_prior_motion import CAUSAL_PRIOR_MOTION
 from intervae.experiments.causal_prior_parabola import CAUSAL_PRIOR_PARABOLA
 from intervae.experiments.causal_prior_sprites import CAUSAL_PRIOR_SPRITES
 from intervae.experiments.causalvae import DEMO, FLOW, GARDEN, GRAPH, PENDULUM
+from intervae.experiments.causalvae_celeba import CELEBA_GRAPH
 from intervae.experiments.causalvae_table1 import TABLE1
 from intervae.experiments.cmcl import CMCL_FIG2, CMCL_FIG3, CMCL_TABLE1, CMCL_TABLE2
 from intervae.experiments.cmcl_mnist import CMCL_MNIST
@@ -21,6 +23,7 @@ from intervae.experiments.jobs import Discover, Train
 from intervae.experiments.ladder import LVAE_MNIST, LVAE_NORB, LVAE_OMNIGLOT
 from intervae.experiments.run import run_experiment
 from intervae.experiments.sachs import SACHS
+from intervae.experiments.samples_under_do import SAMPLES_UNDER_DO
 from intervae.experiments.write import results_page, write_table
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -29,6 +32,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     FLOW,
     GARDEN,
     GRAPH,
+    CELEBA_GRAPH,
     TABLE1,
     BETA_VAE_METRIC,
     LVAE_MNIST,
@@ -47,6 +51,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     CMCL_XRAY,
     COUNTERFACTUAL_CELEBA,
     COUNTERFACTUAL_MORPHOMNIST,
+    SAMPLES_UNDER_DO,
+    *AS_PRINTED,
 )
 
 

@@ -83,6 +83,8 @@ class Experiment:
         shown: metrics of the page, one line for each job and part.
         notes: names of Markdown files in experiments/notes, without .md, that open the page.
         columns: metrics of a summary table with one line per job; no such table without them.
+        compared: last words of variants that become columns of a table of `columns`, beside the
+            paper's numbers, with one line per data, model and metric.
         glossary: word -> meaning, for metrics, data sets, models and variants; the page has those
             that it uses.
         figure: draws NAME.png from a path and the rows, each with the job's `variant` and `part`.
@@ -102,6 +104,7 @@ class Experiment:
     shown: tuple[str, ...]
     notes: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    compared: tuple[str, ...] = ()
     glossary: Mapping[str, str] = field(default_factory=dict)
     figure: Callable[[Path, Sequence[Mapping[str, Any]]], None] | None = None
     pictures: tuple[str, ...] = ()

@@ -33,6 +33,7 @@ from intervae.experiments.cmcl_score import (
 from intervae.experiments.jobs import Train
 from intervae.files import write_bytes
 from intervae.models.base import Model
+from intervae.models.batches import query_split
 from intervae.models.capabilities import TableLinks
 
 LATENTS = "latents.npz"
@@ -141,8 +142,11 @@ class LearnGraph(Job):
 
 
 def encode_run(model: Model, data: Dataset) -> dict[str, np.ndarray]:
-    """Return latents inferred from images alone, the reconstruction error and any graph."""
-    train, test = (model.encode(split.images)[..., 0].cpu() for split in (data.train, data.test))
+    """Return latents, the reconstruction error and any graph.
+
+    Latents are inferred from images alone, unless the encoder needs the labels.
+    """
+    train, test = (query_split(model, "encode", part)[..., 0] for part in (data.train, data.test))
     reconstructed = model.decode(test[..., None].to(model.device)).cpu()
     arrays = {
         "train": train.numpy(),

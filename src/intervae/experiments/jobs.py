@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from intervae.data import Dataset, load_data
 from intervae.discovery import discover
@@ -55,8 +56,7 @@ class Train(Job):
 
     def load(self) -> Dataset:
         """Return the data; jobs with the same data share one copy."""
-        with _LOADING:
-            return _load(self.data, json.dumps(dict(self.options), sort_keys=True))
+        return load_shared(self.data, self.options)
 
     def train(self, data: Dataset, seed: int, device: str, folder: Path) -> tuple[Model, float]:
         """Return the trained model, loaded from its run folder, and the seconds of training."""
@@ -99,6 +99,12 @@ def _compared(m: Measurement) -> Numbers:
         names = [name for name in m.per_variable if name in values]
         numbers |= {MetricKey(f"{m.metric}_{key}", name): values[name] for name in names}
     return numbers
+
+
+def load_shared(name: str, options: Mapping[str, Any]) -> Dataset:
+    """Return a data set; calls with the same options share one copy."""
+    with _LOADING:
+        return _load(name, json.dumps(dict(options), sort_keys=True))
 
 
 @functools.lru_cache(maxsize=6)

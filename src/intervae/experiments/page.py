@@ -66,11 +66,16 @@ def render_page(
     lines = [f"# {experiment.title}", ""]
     if experiment.notes:
         lines += [read_notes(experiment), ""]
-    if experiment.columns:
+    if experiment.compared:
+        lines += ["Mean ± standard deviation over seeds.", ""]
+        lines += [*comparison_table(experiment, document), ""]
+    elif experiment.columns:
         lines += ["Mean ± standard deviation over seeds; the paper's number in brackets.", ""]
         lines += [*summary_table(experiment, document), ""]
     if document.get("missing"):
         lines += [f"Not run yet: {', '.join(document['missing'])}.", ""]
+    if rows_to_run := _jobs_without_rows(experiment, document):
+        lines += [f"Declared, but not run yet: {', '.join(rows_to_run)}.", ""]
     if experiment.figure is not None:
         lines += [f"![{experiment.title}]({experiment.name}.png)", ""]
     for name in pictures:
@@ -103,6 +108,51 @@ def summary_table(experiment: Experiment, document: Mapping[str, Any]) -> list[s
         values = [cells.get((*job, metric), "") for metric in metrics]
         lines.append([*job, *values, *([count] if show_seeds else [])])
     return _table(header, lines)
+
+
+def comparison_table(experiment: Experiment, document: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table with a column per variant of `compared`, and the paper's.
+
+    One line per data, model, rest of the variant and metric; "not run" where a number is missing.
+    """
+    cells: dict[tuple[str, str, str, str], dict[str, str]] = {}
+    for row in split_parts(experiment, document["rows"]):
+        words = next((w for w in experiment.compared if row["variant"].endswith(w)), None)
+        if words is None or row["part"] or row["metric"] not in experiment.columns:
+            continue
+        rest = row["variant"].removesuffix(words).strip()
+        line = cells.setdefault((row["data"], row["model"], rest, row["metric"]), {})
+        line[words] = f"{row['mean']:.4g} ± {_deviation(row['std'], 1)}"
+        if "paper" in row:
+            line["paper"] = f"{row['paper']:g}"
+    order = sorted(cells, key=lambda key: experiment.columns.index(key[3]))
+    groups = dict.fromkeys(key[:3] for key in cells)
+    lines = [
+        [
+            *key,
+            *(cells[key].get(w, "not run") for w in experiment.compared),
+            cells[key].get("paper", ""),
+        ]
+        for group in groups
+        for key in order
+        if key[:3] == group
+    ]
+    return _table(("data", "model", "variant", "metric", *experiment.compared, "paper"), lines)
+
+
+def _jobs_without_rows(experiment: Experiment, document: Mapping[str, Any]) -> list[str]:
+    """Return the names of declared jobs of which the document has no number and no mention."""
+    present = {
+        (row["data"], row["model"], row["variant"])
+        for row in split_parts(experiment, document["rows"])
+    }
+    missing = document.get("missing", ())
+    return [
+        " ".join(word for word in (job.data, job.model, job.variant) if word)
+        for job in experiment.jobs
+        if (job.data, job.model, job.variant) not in present
+        and not any(name.startswith(f"{job.key}-") for name in missing)
+    ]
 
 
 def glossary_table(experiment: Experiment, document: Mapping[str, Any]) -> list[str]:

@@ -27,6 +27,7 @@ from intervae.models.info_gan import InfoGAN
 from intervae.models.ivae import IVAE
 from intervae.models.ladder_vae.model import LadderVAE
 from intervae.models.linear import ICA, PCA
+from intervae.models.presets import Preset, Printed, resolve_preset
 from intervae.models.raw_pixels import RawPixels
 from intervae.models.storage import load_model as load
 from intervae.models.untrained import UntrainedVAE
@@ -94,13 +95,23 @@ def register_model(cls: type[Model]) -> type[Model]:
     return cls
 
 
-def create(name: str, data: Dataset, *, seed: int = 0, **settings: Any) -> Model:
-    """Create an untrained model for a data set: `create("causal-vae", data, dims=2)`."""
+def create(
+    name: str, data: Dataset, *, seed: int = 0, preset: str | None = None, **settings: Any
+) -> Model:
+    """Create an untrained model for a data set: `create("causal-vae", data, dims=2)`.
+
+    Arguments:
+        preset: settings to start from, such as "paper" (`cls.presets`, `intervae models NAME`);
+            `settings` override them.
+    """
     if not isinstance(name, str) or name not in MODELS:
         raise unknown("model", name, MODELS)
     check_data(data)
     check_missing_labels(MODELS[name], data)
-    return MODELS[name](data.spec, seed=seed, **settings)
+    cls = MODELS[name]
+    model = cls(data.spec, seed=seed, **resolve_preset(cls, {**settings, "preset": preset}))
+    model.preset = preset
+    return model
 
 
 __all__ = [
@@ -127,6 +138,8 @@ __all__ = [
     "InfoGAN",
     "LadderVAE",
     "Model",
+    "Preset",
+    "Printed",
     "RawPixels",
     "TemporalCausalPriorVAE",
     "UntrainedVAE",

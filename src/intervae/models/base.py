@@ -20,6 +20,7 @@ from intervae.models.checks import QUERIES, check_accepts_graph, missing_query, 
 from intervae.models.description import model_html, model_repr
 from intervae.models.inputs import InputChecks
 from intervae.models.phases import Phase, Terms
+from intervae.models.presets import Preset
 from intervae.notes import Note
 from intervae.settings import build_settings, check_seed, check_whole
 
@@ -45,6 +46,7 @@ class Model(InputChecks, nn.Module, ABC):
     name: ClassVar[str]
     title: ClassVar[str]  # one line for lists and model cards
     Settings: ClassVar[type]
+    presets: ClassVar[Mapping[str, Preset]] = {}  # settings as a paper prints them
     takes_clips: ClassVar[bool] = False  # whether a sample may be several frames
     # False for codes at image places, to which metrics of single variables do not apply
     latents_are_variables: ClassVar[bool] = True
@@ -57,6 +59,7 @@ class Model(InputChecks, nn.Module, ABC):
     # setting -> range or choices, as `intervae tune --search` takes them; {}: from the defaults
     search_space: ClassVar[Mapping[str, str]] = {}
     known_graph: CausalGraph | None = None  # a graph passed by the caller, used as it is
+    preset: str | None = None  # name of the preset that `create` started from
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
         if not isinstance(spec, Spec):

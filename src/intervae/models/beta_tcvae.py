@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from intervae.data import Batch, Dataset
+from intervae.models import printed_vaes
 from intervae.models.phases import Phase, Terms
 from intervae.models.vae import VAE, VAESettings
 from intervae.nets.latents import Sampling, decompose_kl, mixture_log_weights
@@ -47,6 +48,7 @@ class BetaTCVAE(VAE):
     name = "beta-tcvae"
     title = "beta-TCVAE (Chen et al. 2018): a weight on the total correlation of the latents"
     Settings = BetaTCVAESettings
+    presets = printed_vaes.BETA_TCVAE
     settings: BetaTCVAESettings
     training_samples: Tensor
 

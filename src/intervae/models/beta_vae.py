@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from intervae.data import Batch
+from intervae.models import printed_vaes
 from intervae.models.phases import Terms
 from intervae.models.vae import VAE, VAESettings
 from intervae.settings import check_minimum, setting
@@ -38,6 +39,7 @@ class BetaVAE(VAE):
         "beta-VAE (Higgins et al. 2017), with capacity annealing (Burgess et al. 2018) as an option"
     )
     Settings = BetaVAESettings
+    presets = printed_vaes.BETA_VAE
     settings: BetaVAESettings
 
     def regularisation(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from intervae import figures
 from intervae.data import Dataset, Split, Variable
@@ -34,13 +34,13 @@ def draw_interventions(model: CausalModel, data: Dataset, path: Path) -> None:
 def draw_sweep(model: CausalModel, data: Dataset, path: Path) -> None:
     """Draw one test image with each variable swept over its range."""
     middle = len(data.test) // 2
-    image = data.test[middle : middle + 1].images
+    part = data.test[middle : middle + 1]
     labels = data.train.labels.cpu().numpy()
     rows = [
-        sweep_row(model, image, v, i, sweep_values(v, labels[:, i]))
+        sweep_row(model, part, v, i, sweep_values(v, labels[:, i]))
         for i, v in enumerate(data.variables)
     ]
-    figures.intervention_sweep(path, image[0], rows)
+    figures.intervention_sweep(path, part.images[0], rows)
 
 
 def intervention_row(
@@ -50,7 +50,7 @@ def intervention_row(
     is_code = variable.kind != "continuous"
     value = variable.high if is_code else round((variable.low + variable.high) / 2, 2)
     do = {variable.name: value}
-    generated = model.counterfactual(part.images, do).cpu()
+    generated = model.counterfactual(part.images, do, input_labels(model, part)).cpu()
     truth = None
     if data.simulator is not None and "exogenous" in part.fields:
         exogenous = part.fields["exogenous"].cpu().numpy()
@@ -59,6 +59,11 @@ def intervention_row(
     shown = variable.format_value(value) if variable.kind == "categorical" else f"{value:g}"
     label = f"do({variable.name} = {shown}{' ' + variable.unit if variable.unit else ''})"
     return figures.InterventionRow(label, generated, truth)
+
+
+def input_labels(model: CausalModel, part: Split) -> Tensor | None:
+    """Return the labels of `part` for a model whose encoder needs them."""
+    return part.labels if model.needs_labels else None
 
 
 def sweep_values(variable: Variable, labels: np.ndarray) -> np.ndarray:
@@ -71,11 +76,12 @@ def sweep_values(variable: Variable, labels: np.ndarray) -> np.ndarray:
 
 
 def sweep_row(
-    model: CausalModel, image: Any, variable: Variable, index: int, values: np.ndarray
+    model: CausalModel, part: Split, variable: Variable, index: int, values: np.ndarray
 ) -> figures.SweepRow:
-    """Return one image (1, C, H, W) with one variable set to each of `values`."""
-    images = [model.counterfactual(image, {variable.name: float(v)}) for v in values]
-    measured = float(model.measure(image)[0, index])
+    """Return the one image of `part` with one variable set to each of `values`."""
+    image, labels = part.images, input_labels(model, part)
+    images = [model.counterfactual(image, {variable.name: float(v)}, labels) for v in values]
+    measured = float(model.measure(image, labels)[0, index])
     return figures.SweepRow(
         variable.name, values.tolist(), torch.cat(images).cpu(), variable.unit, measured
     )

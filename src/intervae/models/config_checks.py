@@ -34,6 +34,7 @@ def _is_text(value: Any) -> bool:
 
 FIELDS: dict[str, tuple[Test, str]] = {
     "model": (_is_text, "the name of a model"),
+    "preset": (_is_text, "the name of a preset"),
     "settings": (lambda value: isinstance(value, dict), "an object of settings"),
     "spec": (lambda value: isinstance(value, dict), "an object with image_shape and variables"),
     "graph": (lambda value: isinstance(value, dict), "an object with variables and edges"),

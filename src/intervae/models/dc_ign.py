@@ -18,6 +18,7 @@ from intervae.causal.gaussian import kl_standard_normal
 from intervae.data import Batch, Dataset, Spec
 from intervae.data.factor_groups import FactorGroups, GroupedSplit, find_factors
 from intervae.errors import DataError, UsageError
+from intervae.models import printed_vaes
 from intervae.models.phases import Phase, Terms
 from intervae.models.vae import VAE, VAESettings
 from intervae.nets.images import base_size, check_sizes, halvings
@@ -82,6 +83,7 @@ class DCIGN(VAE):
         "which only that factor varies"
     )
     Settings = DCIGNSettings
+    presets = printed_vaes.DC_IGN
     settings: DCIGNSettings
     reserved: Tensor
 

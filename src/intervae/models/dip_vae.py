@@ -10,6 +10,7 @@ from torch import Tensor
 
 from intervae.data import Batch
 from intervae.errors import UsageError
+from intervae.models import printed_vaes
 from intervae.models.phases import Terms
 from intervae.models.vae import VAE, VAESettings
 from intervae.nets.latents import covariance
@@ -52,6 +53,7 @@ class DIPVAE(VAE):
         "DIP-VAE I and II (Kumar et al. 2018): a penalty on the covariance of the inferred latents"
     )
     Settings = DIPVAESettings
+    presets = printed_vaes.DIP_VAE
     settings: DIPVAESettings
 
     def regularisation(

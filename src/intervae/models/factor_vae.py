@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from intervae.causal.gaussian import reparametrise
 from intervae.data import Batch
+from intervae.models import printed_vaes
 from intervae.models.phases import Phase, Terms
 from intervae.models.vae import VAE, VAESettings
 from intervae.nets.images import dense_layers
@@ -54,6 +55,7 @@ class FactorVAE(VAE):
         "penalised"
     )
     Settings = FactorVAESettings
+    presets = printed_vaes.FACTOR_VAE
     settings: FactorVAESettings
 
     def build(self) -> None:

@@ -18,6 +18,7 @@ from torch.nn import functional
 from intervae.causal.gaussian import log_normal
 from intervae.data import Batch
 from intervae.errors import QueryError, UsageError
+from intervae.models import printed_vaes
 from intervae.models.base import Model
 from intervae.models.batches import in_batches
 from intervae.models.phases import Phase, Player, Terms
@@ -81,6 +82,7 @@ class InfoGAN(Model):
     name = "info-gan"
     title = "InfoGAN (Chen et al. 2016): a GAN whose codes keep mutual information with the image"
     Settings = InfoGANSettings
+    presets = printed_vaes.INFO_GAN
     settings: InfoGANSettings
 
     def build(self) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from intervae.causal.gaussian import kl_diagonal, reparametrise
 from intervae.data import Batch, Dataset, Spec, Variable
 from intervae.errors import DataError, QueryError, UsageError
+from intervae.models import printed_vaes
 from intervae.models.batches import in_batches, repeat_rows
 from intervae.models.phases import Phase, Terms
 from intervae.models.vae import VAE, VAESettings
@@ -69,6 +70,7 @@ class IVAE(VAE):
         "iVAE (Khemakhem et al. 2020): a prior that depends on the labels, for identifiable latents"
     )
     Settings = IVAESettings
+    presets = printed_vaes.IVAE
     settings: IVAESettings
     likelihood_description = (
         "Conditional likelihood p(x | u): log p(x | z) + log p(z | u) - log q(z | x, u)"

@@ -48,6 +48,7 @@ def describe_model(model: Model) -> dict[str, Any]:
         "format": FORMAT,
         "intervae": intervae.__version__,
         "model": model.name,
+        **({"preset": model.preset} if model.preset is not None else {}),
         "settings": asdict(model.settings),
         "spec": model.spec.to_json(),
         **({"graph": model.known_graph.to_json()} if model.known_graph is not None else {}),
@@ -173,13 +174,15 @@ def build_model(config: Any, folder: Path, cls: type[Model] | None = None) -> Mo
     try:
         graph = {"graph": CausalGraph.from_json(config["graph"])} if "graph" in config else {}
         settings = upgrade_settings(cls.Settings, config.get("settings", {}))
-        return cls(Spec.from_json(config["spec"]), **{**settings, **graph})
+        model = cls(Spec.from_json(config["spec"]), **{**settings, **graph})
     except IntervaeError as error:
         raise RunError(f"{path}: {error}") from None
     except DAMAGE as error:
         raise RunError(
             f"{path} does not describe a model ({type(error).__name__}: {error})."
         ) from None
+    model.preset = config.get("preset")
+    return model
 
 
 def _find_class(name: Any, folder: Path) -> type[Model]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from intervae.causal.gaussian import kl_standard_normal, reparametrise
 from intervae.data import Batch
 from intervae.errors import UsageError
+from intervae.models import printed_vaes
 from intervae.models.base import Model
 from intervae.models.batches import in_batches
 from intervae.models.phases import Optimiser, Phase, Player, Schedule, Terms
@@ -78,6 +79,7 @@ class VAE(Model):
         "batch_size": "32|64|128",
         "hidden": "128|256|512",
     }
+    presets = printed_vaes.VAE
     settings: VAESettings
     likelihood_description = "Likelihood p(x): log p(x | z) + log p(z) - log q(z | x)"
 

@@ -28,6 +28,7 @@ class Quantised(NamedTuple):
     features: Tensor  # (B, K d, H, W) the nearest codes; gradients pass straight through
     indices: Tensor  # (B, n) number of the nearest code
     commitment: Tensor  # (B,) summed squared distance to the codes; its gradient moves features
+    codebook: Tensor  # (B,) the same, its gradient moves learned codes; 0 for moving averages
 
 
 class Quantiser(nn.Module):
@@ -38,6 +39,8 @@ class Quantiser(nn.Module):
         restart: fraction of mean usage below which a code restarts; duplicates restart too. New
             codes are features of the batch, drawn in proportion to their squared distance from
             their code (as in k-means++). 0 for no restarts.
+        learned: whether the codes are parameters, moved by the gradient of `Quantised.codebook`
+            (van den Oord et al. 2017, Eq. 3); `update` then does nothing.
     """
 
     codes: Tensor  # (K, S, d)
@@ -46,12 +49,23 @@ class Quantiser(nn.Module):
     merged: Tensor  # (K, S) whether a code is a duplicate that is never chosen
 
     def __init__(
-        self, codebooks: int, codes: int, dims: int, *, decay: float = 0.99, restart: float = 0.1
+        self,
+        codebooks: int,
+        codes: int,
+        dims: int,
+        *,
+        decay: float = 0.99,
+        restart: float = 0.1,
+        learned: bool = False,
     ) -> None:
         super().__init__()
         self.codebooks, self.size, self.dims = codebooks, codes, dims
-        self.decay, self.restart = decay, restart
-        self.register_buffer("codes", torch.randn(codebooks, codes, dims) * dims**-0.5)
+        self.decay, self.restart, self.learned = decay, restart, learned
+        initial = torch.randn(codebooks, codes, dims) * dims**-0.5
+        if learned:
+            self.codes = nn.Parameter(initial)
+        else:
+            self.register_buffer("codes", initial)
         # with usage 0, the first update restarts almost all codes at features of its batch
         self.register_buffer("uses", torch.zeros(codebooks, codes))
         self.register_buffer("sums", torch.zeros(codebooks, codes, dims))
@@ -65,15 +79,19 @@ class Quantiser(nn.Module):
         vectors = self._by_codebook(features)  # (K, M, d)
         distances, indices = self._distances(vectors.detach()).min(2)  # (K, M)
         nearest = self.codes.gather(1, indices[..., None].expand(-1, -1, self.dims))
-        if self.training:
+        if self.training and not self.learned:
             candidates = self._draw_candidates(vectors.detach(), distances, generator)
             self.last_batch = vectors.detach(), indices, candidates
-        error = (vectors - nearest).square().sum(2)
+        error = (vectors - nearest.detach()).square().sum(2)
+        codebook = torch.zeros_like(error)
+        if self.learned:
+            codebook = (vectors.detach() - nearest).square().sum(2)
         straight_through = vectors + (nearest - vectors).detach()
         return Quantised(
             self._as_map(straight_through, height, width).to(features.dtype),
             self._as_positions(indices, height * width),
             self._as_positions(error, height * width).sum(1),
+            self._as_positions(codebook, height * width).sum(1),
         )
 
     def indices(self, features: Tensor) -> Tensor:

@@ -238,7 +238,7 @@ def test_errors_for_images_short_clips_and_invalid_settings(data: Dataset, make_
         {"window": 1},
         {"latents": 0},
         {"background_size": 0},
-        {"warm_up": 0},
+        {"warm_up": -1},
         {"rounds": 0},
         {"tolerance": 1.0},
         {"beta": -1.0},

@@ -23,6 +23,7 @@ from intervae.models.batches import in_batches
 from intervae.models.causal_gan.controller import CausalController
 from intervae.models.causal_gan.label_sampling import sample_controller
 from intervae.models.causal_gan.labels import label_inputs, label_loss
+from intervae.models.causal_gan.presets import CAUSAL_GAN
 from intervae.models.causal_gan.schedule import training_phases
 from intervae.models.causal_gan.settings import CausalGANSettings
 from intervae.models.checks import need_labels
@@ -57,6 +58,7 @@ class CausalGAN(Model):
         "do() on samples"
     )
     Settings = CausalGANSettings
+    presets = CAUSAL_GAN
     settings: CausalGANSettings
     known_graph: CausalGraph
     is_binary: Tensor

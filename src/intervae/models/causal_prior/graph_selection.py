@@ -37,22 +37,23 @@ SMALLEST_SCALE = 1e-3  # lower bound of a fitted noise scale
 def temporal_phases(model: TemporalCausalPriorVAE) -> list[Phase]:
     """Training with all edges or masks, then graph selection and training with fixed edges."""
     settings = model.settings
-    player = Player(model.loss, learning_rate=settings.learning_rate)
+    player = Player(model.loss, optimiser=settings.optimiser, learning_rate=settings.learning_rate)
     options: dict[str, Any] = {"batch_size": settings.batch_size, "schedule": settings.schedule}
     clips = Phase("clips", (player,), epochs=settings.epochs, **options)
     refit = Phase("refit", (player,), epochs=settings.refit_epochs, **options)
     coefficients = Phase("coefficients", prepare=partial(fit_coefficients_and_scales, model))
+    last = [coefficients] if settings.refit_coefficients else []
     if settings.selection == "gumbel":
         edges = Phase("edges", prepare=partial(fix_probable_edges, model))
-        return [clips, edges, refit, coefficients]
+        return [clips, edges, *([refit] if settings.refit_epochs else []), *last]
     rounds: list[Phase] = []
     for number in range(1, settings.rounds + 1):
         rounds += [
             Phase(f"alignment {number}", prepare=partial(align_latents, model)),
             Phase(f"edges {number}", prepare=partial(choose_edges, model)),
-            replace(refit, name=f"refit {number}"),
+            *([replace(refit, name=f"refit {number}")] if settings.refit_epochs else []),
         ]
-    return [clips, *rounds, coefficients]
+    return [clips, *rounds, *last]
 
 
 # ---- alignment ----------------------------------------------------------------------------------
@@ -149,11 +150,13 @@ def sparsity_path(model: TemporalCausalPriorVAE, data: Dataset, seed: int) -> li
 def fit_coefficients(model: TemporalCausalPriorVAE, data: Dataset, seed: int) -> None:
     """Fit coefficients and noise scales to latents of training clips by least squares.
 
-    Also stores background codes for sample().
+    Also stores background codes for sample(). Without `refit_coefficients` it does only that.
     """
     split, d = _random_clips(data, seed), len(model.fixed)
     latents = model.encode(split.images, background=split.fields.get("background"))[..., 0].cpu()
     model.bank.copy_(repeat_rows(latents[:, d:], BANK))
+    if not model.settings.refit_coefficients:
+        return
     weights, scales = fit_linear(latents[:, :d], model.fixed)
     model.sem.weights.copy_(weights)
     model.sem.log_scales.copy_(scales.clamp(min=SMALLEST_SCALE).log())

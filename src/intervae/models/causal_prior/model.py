@@ -25,6 +25,7 @@ from intervae.models.batches import in_batches
 from intervae.models.causal import CausalModel
 from intervae.models.causal_prior.curriculum import NETWORKS, curriculum_phases
 from intervae.models.causal_prior.posterior import AlignedEncoder, Posterior, kl_isotropic
+from intervae.models.causal_prior.presets import IMAGES
 from intervae.models.causal_prior.settings import CausalPriorVAESettings, allowed_edges
 from intervae.models.inputs import as_tensor
 from intervae.models.phases import Loss, Phase, Player, Terms
@@ -46,7 +47,7 @@ class CausalPriorVAE(CausalModel):
         "Causal-prior VAE (ICLR 2023 submission): "
         "a structural equation model as the prior of the latents"
     )
-    Settings = CausalPriorVAESettings
+    Settings, presets = CausalPriorVAESettings, IMAGES
     settings: CausalPriorVAESettings
     likelihood_description = "Likelihood p(x): log p(x | z) + log p(z) - log q(z | x)"
     coupled: Tensor

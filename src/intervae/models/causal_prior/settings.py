@@ -12,7 +12,7 @@ from torch import Tensor
 from intervae.causal.sem import DivergenceKind
 from intervae.errors import UsageError
 from intervae.models.phases import Optimiser, Schedule
-from intervae.settings import setting
+from intervae.settings import check_minimum, setting
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,11 @@ class TemporalCausalPriorVAESettings:
     hidden: int = setting(128, "units of the dense layer of the conv network", advanced=True)
     reconstruction_weight: float = setting(10.0, "weight of the squared errors")
     beta: float = setting(1.0, "weight of KL(q || SEM) after the warm-up")
-    warm_up: int = setting(1500, "steps over which beta rises from 0", advanced=True)
+    warm_up: int = setting(1500, "steps over which beta rises from 0; 0: none", advanced=True)
+    divergence: Literal["exact", "local_min"] = setting(
+        "exact", "KL(q || SEM): exact, as the SEM is linear, or the paper's closest local Gaussian"
+    )
+    pivots: int = setting(100, "number of pivots of local_min", advanced=True)
     selection: Literal["path", "gumbel"] = setting(
         "path", "graph selection: pruning path of one training, or the paper's Gumbel masks"
     )
@@ -124,16 +128,24 @@ class TemporalCausalPriorVAESettings:
     rounds: int = setting(2, "rounds of graph selection and refitting (path)", advanced=True)
     sparsity: float = setting(5.0, "weight of the expected number of edges [lambda] (gumbel)")
     epochs: int = setting(60, "epochs with all edges, or with Gumbel masks")
-    refit_epochs: int = setting(10, "epochs with fixed edges, per round")
+    refit_epochs: int = setting(10, "epochs with fixed edges, per round; 0 for none")
+    refit_coefficients: bool = setting(
+        True,
+        "coefficients and noise scales fitted to the latents once the edges are fixed; the paper "
+        "has false",
+        advanced=True,
+    )
     batch_size: int = setting(100, "clips per step")
+    optimiser: Optimiser = setting("adam", "optimiser; the paper has adagrad", advanced=True)
     learning_rate: float = setting(2e-3, "learning rate")
     schedule: Schedule = setting("constant", "learning rate schedule", advanced=True)
 
     def __post_init__(self) -> None:
-        if min(self.latents, self.window - 1, self.background_size, self.warm_up) < 1:
+        if min(self.latents, self.window - 1, self.background_size, self.pivots) < 1:
             raise UsageError(
-                "latents, background_size and warm_up must be 1 or more, window 2 or more."
+                "latents, background_size and pivots must be 1 or more, window 2 or more."
             )
+        check_minimum(self, warm_up=0, refit_epochs=0)
         weights = (self.beta, self.sparsity, self.reconstruction_weight)
         if self.rounds < 1 or not 0 <= self.tolerance < 1 or min(weights) < 0:
             raise UsageError(

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from intervae.causal.do import Do
 from intervae.causal.graph import CausalGraph
-from intervae.causal.sem import SEM, PrunedGraph, kl_tangent
+from intervae.causal.sem import SEM, PrunedGraph, sem_divergence
 from intervae.data import Batch, Dataset, Spec
 from intervae.errors import DataError, QueryError
 from intervae.models.batches import in_batches
@@ -24,6 +24,7 @@ from intervae.models.causal import CausalModel
 from intervae.models.causal_prior.clips import as_clips, background_images, random_window
 from intervae.models.causal_prior.graph_selection import BANK, sparsity_path, temporal_phases
 from intervae.models.causal_prior.posterior import gaussian_head
+from intervae.models.causal_prior.presets import TEMPORAL
 from intervae.models.causal_prior.rollout import roll_out
 from intervae.models.causal_prior.settings import TemporalCausalPriorVAESettings
 from intervae.models.phases import Phase, Terms
@@ -33,9 +34,8 @@ from intervae.nets.images import MLPDecoder, MLPEncoder, build_decoder, build_en
 class TemporalCausalPriorVAE(CausalModel):
     """Temporal causal-prior VAE; labels are not used.
 
-    Latents (B, n, 1): the variables of the window, then the background code b0, b1, ..., which has
-    no edges. `encode`, `decode` and `sample` treat one window, the first; `reconstruct`,
-    `counterfactual` and `extrapolate` treat clips of any length.
+    Latents (B, n, 1): the variables of the window, then the background code b0, b1, ..., without
+    edges. `encode`, `decode` and `sample` treat one window, the first; others clips of any length.
     """
 
     name = "temporal-causal-prior-vae"
@@ -45,7 +45,7 @@ class TemporalCausalPriorVAE(CausalModel):
         "clips, a linear SEM forward in time as the prior"
     )
     takes_clips = True
-    Settings = TemporalCausalPriorVAESettings
+    Settings, presets = TemporalCausalPriorVAESettings, TEMPORAL
     settings: TemporalCausalPriorVAESettings
     bank: Tensor
     fixed: Tensor
@@ -115,9 +115,8 @@ class TemporalCausalPriorVAE(CausalModel):
 
     def decode_frames(self, z: Tensor, code: Tensor) -> Tensor:
         """Latents (B, W, k) and background codes (B, c) to frames (B, W, C, H, W')."""
-        frames = z.shape[1]
-        inputs = torch.cat([z, code[:, None].expand(-1, frames, -1)], dim=2)
-        return self.decoder(inputs.flatten(0, 1)).unflatten(0, (-1, frames))
+        inputs = torch.cat([z, code[:, None].expand(-1, z.shape[1], -1)], dim=2)
+        return self.decoder(inputs.flatten(0, 1)).unflatten(0, (-1, z.shape[1]))
 
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Eq. 11 for clips, plus the error of the predicted last frame.
@@ -139,9 +138,12 @@ class TemporalCausalPriorVAE(CausalModel):
         images = self.decode_frames(torch.cat([z, predicted], dim=1).unflatten(1, (-1, k)), code)
         reconstruction = (images[:, :-1] - clips).square().flatten(1).sum(1).mean()
         prediction = (images[:, -1] - clips[:, -1]).square().flatten(1).sum(1).mean()
-        kl = kl_tangent(mean, factor, self.sem, edges, log_det=log_det).mean()  # exact if linear
-        warm_up = (batch["step"] / settings.warm_up).clamp(max=1.0)
-        beta = settings.beta * warm_up * (1 - self.is_fixed) + settings.beta * self.is_fixed
+        kind = "tangent" if settings.divergence == "exact" else settings.divergence  # if linear
+        options: dict[str, Any] = {"edges": edges, "generator": generator}
+        options |= {"pivots": settings.pivots, "log_det": log_det}
+        kl = sem_divergence(kind, mean, factor, self.sem, **options).mean()
+        warm_up = batch["step"] / settings.warm_up if settings.warm_up else self.is_fixed + 1
+        beta = settings.beta * torch.maximum(warm_up, self.is_fixed).clamp(max=1)
         expected = self.edges.sum()
         total = settings.reconstruction_weight * (reconstruction + prediction) + beta * kl
         if self.sem.learn_edges:
@@ -195,8 +197,8 @@ class TemporalCausalPriorVAE(CausalModel):
 
     def _with_background(self, weights: Tensor) -> Tensor:
         """(d, d) to (n, n) on the CPU; the background code has no edges."""
-        size = self.settings.background_size
-        return functional.pad(weights.detach().cpu(), (0, size, 0, size))
+        padding = (0, self.settings.background_size) * 2
+        return functional.pad(weights.detach().cpu(), padding)
 
     def sparsity_path(self, data: Dataset, seed: int = 0) -> list[PrunedGraph]:
         """Graphs from all edges to none, with their prediction errors on validation clips."""
@@ -204,8 +206,7 @@ class TemporalCausalPriorVAE(CausalModel):
 
     def mechanism(self, index: int, latents: Tensor) -> Tensor:
         """SEM mean of a frame's variable, (B, 1); 0 for the background code."""
-        d = len(self.fixed)
-        if index >= d:
+        if index >= (d := len(self.fixed)):
             return torch.zeros_like(latents[:, index])
         return self.sem.mean(latents[:, :d, 0], self.hard_edges)[:, index : index + 1]
 
@@ -283,8 +284,7 @@ class TemporalCausalPriorVAE(CausalModel):
         """The `steps` frames (B, steps, C, H, W) after clips (B, T, C, H, W), T >= window - 1.
 
         Each is decoded from the SEM mean given the frames before it, under `do` if given. Four
-        dimensions are one clip (T, C, H, W), never T single images: slice clips[:, :2], not
-        clips[:, 0], to keep the time axis.
+        dimensions are one clip (T, C, H, W): slice clips[:, :2] to keep the time axis, not [:, 0].
         """
         history, clips = self.settings.window - 1, as_clips(self, frames)
         if (isinstance(steps, int) and steps < 1) or clips.shape[1] < history:

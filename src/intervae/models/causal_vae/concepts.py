@@ -125,7 +125,7 @@ class ConceptModel(CausalModel):
             (Player(self.loss, learning_rate=settings.learning_rate),),
             epochs=settings.epochs,
             batch_size=settings.batch_size,
-            schedule="cosine",
+            schedule=settings.schedule,
             patience=settings.patience,
             keep_best=True,
         )
@@ -136,7 +136,8 @@ class ConceptModel(CausalModel):
         """Store abducted noises of training images, for `draw_noise`."""
         generator = torch.Generator().manual_seed(seed)
         rows = torch.randperm(len(data.train), generator=generator)[:NOISE_BANK]
-        latents = self.encode(data.train[rows.to(data.train.device)].images)
+        split = data.train[rows.to(data.train.device)]
+        latents = self.encode(split.images, split.labels if self.needs_labels else None)
         expected = torch.stack([self.mechanism(i, latents) for i in range(latents.shape[1])], dim=1)
         self.noise_bank.copy_(repeat_rows(latents - expected, NOISE_BANK))
 

@@ -17,6 +17,7 @@ from intervae.causal.gaussian import kl_diagonal, reparametrise
 from intervae.causal.graph import CausalGraph
 from intervae.data import Batch
 from intervae.models.causal_vae.labelled import LabelledConcepts
+from intervae.models.causal_vae.presets import CONDITION_VAE
 from intervae.models.causal_vae.settings import LabelSettings
 from intervae.models.phases import Terms
 
@@ -41,6 +42,7 @@ class ConditionVAE(LabelledConcepts):
         "ConditionVAE (baseline of Yang et al. 2021): labelled concepts without causes among them"
     )
     Settings = ConditionVAESettings
+    presets = CONDITION_VAE
     settings: ConditionVAESettings
 
     def build(self) -> None:

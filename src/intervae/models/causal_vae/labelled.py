@@ -144,13 +144,18 @@ class LabelledConcepts(PaintedConcepts):
         return self.as_gaussian(features)
 
     def sample_label_mask(self, images: Tensor, generator: torch.Generator | None) -> Tensor | None:
-        """(B, 1): 1 for the random half of the images whose labels the encoder gets in this step.
+        """(B, 1): 1 for images whose labels the encoder gets in this step, 0 for `label_dropout`.
 
         None without `encode_labels`.
         """
         if not self.settings.encode_labels:
             return None
-        return (torch.rand(len(images), 1, device=images.device, generator=generator) < 0.5).float()
+        draws = torch.rand(len(images), 1, device=images.device, generator=generator)
+        return (draws < 1 - self.settings.label_dropout).float()
+
+    @property
+    def needs_labels(self) -> bool:
+        return self.settings.encode_labels and self.settings.label_dropout == 0
 
     @torch.no_grad()
     def encode(self, images: Any, labels: Any = None) -> Tensor:
@@ -158,6 +163,11 @@ class LabelledConcepts(PaintedConcepts):
 
         Labels are used only with `encode_labels`.
         """
+        if labels is None and self.needs_labels:
+            raise QueryError(
+                f"this {self.name} was made with label_dropout=0, so its encoder needs the labels: "
+                "pass labels=, or make it with label_dropout=0.5."
+            )
         if labels is None or self.label_head is None:
             return super().encode(images)
         x = self.as_images(images)

@@ -23,11 +23,13 @@ from intervae.causal.known_graph import as_graph
 from intervae.causal.linear import to_endogenous
 from intervae.causal.mask_layer import MaskLayer
 from intervae.data import Batch, Dataset, Spec
-from intervae.discovery import MIN_ROWS, discover
+from intervae.discovery import MIN_ROWS
 from intervae.discovery.base import require_continuous
 from intervae.errors import DataError, UsageError
 from intervae.models.causal_vae.causal_layer import CausalLayer
+from intervae.models.causal_vae.graph_learning import learn_graph
 from intervae.models.causal_vae.labelled import LabelledConcepts
+from intervae.models.causal_vae.presets import CAUSAL_VAE
 from intervae.models.causal_vae.settings import CausalLayerSettings, LabelSettings
 from intervae.models.label_graph import graph_columns, no_edges_notes
 from intervae.models.open_directions import OpenDirections
@@ -36,6 +38,7 @@ from intervae.nets.likelihood import absolute_error
 from intervae.notes import Note
 from intervae.settings import setting
 
+LEARNED = ("independence", "lagrangian", "pretrained")  # sources with a phase of their own
 INFLUENCE_STEP = 0.3  # step of a concept in `influence`, in standard deviations of its label
 
 
@@ -46,10 +49,17 @@ class CausalVAESettings(CausalLayerSettings, LabelSettings):
     removed: ClassVar[Mapping[str, Any]] = {"influence_step": INFLUENCE_STEP}
 
     # the constructor resolves "auto"; a run stores the resolved method
-    graph: Literal["auto", "independence", "lagrangian", "joint", "given"] = setting(
+    graph: Literal["auto", "independence", "lagrangian", "pretrained", "joint", "given"] = setting(
         "auto",
-        "source of the graph: independent label noises, the paper's pre-training (lagrangian), the "
-        "loss alone (joint), or known; auto: independence, or lagrangian with binary labels",
+        "source of the graph: independent label noises, edges fixed by the paper's pre-training "
+        "(lagrangian), A that starts there and stays free (pretrained), the loss alone (joint), or "
+        "known; auto: independence, or lagrangian with binary labels",
+    )
+    pretraining_l1: float = setting(
+        0.1, "weight of |A| in the pre-training (lagrangian, pretrained); the paper has none"
+    )
+    pretraining_intercept: bool = setting(
+        True, "intercepts in the pre-training; the paper has none", advanced=True
     )
     label_weight: float = setting(
         1.0, "weight of the linear fit of the labels l_u [beta]", advanced=True
@@ -59,7 +69,7 @@ class CausalVAESettings(CausalLayerSettings, LabelSettings):
     )
     edge_threshold: float = setting(
         0.3,
-        "minimum absolute weight in A for an edge (lagrangian and joint)",
+        "minimum absolute weight in A for an edge (lagrangian, pretrained and joint)",
         advanced=True,
     )
 
@@ -75,8 +85,8 @@ class CausalVAE(OpenDirections, CausalLayer, LabelledConcepts):
         settings: see `CausalVAESettings`.
 
     The edges are the buffer `support` (n, n) of 0 and 1; their linear weights A are learned on it.
-    With graph="joint" the support is everything but the diagonal, and the edges are the weights
-    above `edge_threshold`.
+    With graph="pretrained" or "joint" the support is everything but the diagonal, and the edges are
+    the weights above `edge_threshold`.
     """
 
     name = "causal-vae"
@@ -84,6 +94,7 @@ class CausalVAE(OpenDirections, CausalLayer, LabelledConcepts):
         "CausalVAE (Yang et al. 2021): labelled concepts, a causal graph among them, do() on images"
     )
     Settings = CausalVAESettings
+    presets = CAUSAL_VAE
     settings: CausalVAESettings
     mechanisms: MaskLayer
     strength: Tensor
@@ -118,8 +129,13 @@ class CausalVAE(OpenDirections, CausalLayer, LabelledConcepts):
     # ---- model ---------------------------------------------------------------------------------
     @property
     def mask(self) -> Tensor:
-        """Edge weights (n, n) of the mask layer, Eq. 2: A with graph="joint", else the edges."""
-        return self.weights if self.settings.graph == "joint" else self.support
+        """Edge weights (n, n) of the mask layer, Eq. 2: A where it is free, else the edges."""
+        return self.weights if self.has_free_edges else self.support
+
+    @property
+    def has_free_edges(self) -> bool:
+        """Whether the loss may change which weights of A exist."""
+        return self.settings.graph in ("pretrained", "joint")
 
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """Eq. 14: -ELBO (Eq. 10) + alpha H(A) (Eq. 13) + beta l_u (Eq. 11) + gamma l_m (Eq. 12).
@@ -192,13 +208,15 @@ class CausalVAE(OpenDirections, CausalLayer, LabelledConcepts):
         """The graph, then joint training, then the noises for sampling.
 
         independence: edges from the independence of the labels' noises (`intervae.discovery`);
-        lagrangian: the paper's pre-training, l_u subject to H(A) = 0 by augmented Lagrangian;
+        lagrangian: the paper's pre-training, l_u subject to H(A) = 0 by augmented Lagrangian, whose
+        edges are then fixed;
+        pretrained: the same pre-training, from which Eq. 14 goes on with all of A (sec. 6.2);
         joint: no graph phase, Eq. 14 alone from A = 0;
         given: no graph phase, the edges are known.
         """
         settings = self.settings
         first: list[Phase] = []
-        if settings.graph in ("independence", "lagrangian"):
+        if settings.graph in LEARNED:
             first = [Phase("graph", prepare=self.learn_graph)]
         elif settings.graph == "given" and self.known_graph is None:
             raise UsageError(
@@ -212,7 +230,7 @@ class CausalVAE(OpenDirections, CausalLayer, LabelledConcepts):
         if self.settings.graph == "independence":
             kinds = [self.spec.variable(name).kind for name in columns]
             require_continuous("graph=independence", columns, kinds)
-        learned = self.settings.graph in ("independence", "lagrangian")
+        learned = self.settings.graph in LEARNED
         if learned and len(columns) > 1 and len(data.train) < MIN_ROWS:
             raise DataError(
                 f"{len(data.train)} training samples are too few to learn a graph from their "
@@ -220,7 +238,7 @@ class CausalVAE(OpenDirections, CausalLayer, LabelledConcepts):
             )
 
     def notes(self, data: Dataset) -> list[Note]:
-        learned = self.settings.graph in ("independence", "lagrangian")
+        learned = self.settings.graph in LEARNED
         return no_edges_notes(data, self.settings.graph) if learned else []
 
     def fix_edges(self, graph: CausalGraph, slopes: Tensor | None = None) -> None:
@@ -232,42 +250,8 @@ class CausalVAE(OpenDirections, CausalLayer, LabelledConcepts):
             self.adjacency.copy_(weights if slopes is None else slopes)
 
     def learn_graph(self, data: Dataset, seed: int) -> None:
-        """Learn the edges from the labels of the training split, see `intervae.discovery`.
-
-        lagrangian is the paper's pre-training (sec. 6.2, App. C.3) and A starts at its result;
-        with independence A starts at the least-squares fit on the parents.
-        """
-        method, names = self.settings.graph, graph_columns(self.spec.variables, self.settings.graph)
-        if len(names) < 2:
-            return self.fix_edges(CausalGraph.empty(self.spec.names))
-        options: dict[str, Any] = (
-            {"threshold": self.settings.edge_threshold} if method == "lagrangian" else {}
-        )
-        result = discover(
-            data.select(names).train.labels.cpu().numpy(),
-            method,
-            names=names,
-            kinds=[self.spec.variable(name).kind for name in names],
-            seed=seed,
-            **options,
-        )
-        self.store_directions(result)
-        if len(names) == len(self.spec.names):
-            self.graph_history = [{"adjacency": weights.tolist()} for weights in result.history]
-        graph = CausalGraph.from_edges(self.spec.names, result.graph.edges)
-        slopes = self._least_squares(graph, data) if method == "independence" else None
-        return self.fix_edges(graph, slopes)
-
-    def _least_squares(self, graph: CausalGraph, data: Dataset) -> Tensor:
-        """(n, n) least-squares slopes of the normalised labels on their parents."""
-        u = self.spec.normalise(data.train.labels).double().cpu()
-        slopes = torch.zeros(graph.weights.shape)
-        for i, name in enumerate(graph.names):
-            parents = [graph.index(parent) for parent in graph.parents(name)]
-            if parents:
-                solution = torch.linalg.lstsq(u[:, parents], u[:, i : i + 1]).solution
-                slopes[parents, i] = solution[:, 0].float()
-        return slopes
+        """Learn the edges, or A itself, from the labels of the training split."""
+        learn_graph(self, data, seed)
 
     def logged_states(self) -> list[dict[str, Any]]:
         history, self.graph_history = self.graph_history, []
@@ -276,16 +260,16 @@ class CausalVAE(OpenDirections, CausalLayer, LabelledConcepts):
     # ---- queries -------------------------------------------------------------------------------
     @property
     def graph_mask(self) -> Tensor:
-        return super().graph_mask if self.settings.graph == "joint" else self.support
+        return super().graph_mask if self.has_free_edges else self.support
 
     @property
     def graph(self) -> CausalGraph:
         """The known or learned graph, acyclic.
 
-        Its weights are those of the discovery or of the known graph; with graph="joint" they are A
+        Its weights are those of the discovery or of the known graph; with free edges they are A
         above `edge_threshold`, without the weakest edge of each cycle.
         """
-        if self.settings.graph != "joint":
+        if not self.has_free_edges:
             weights = (self.strength * self.support).double().cpu().numpy()
             return CausalGraph(self.spec.names, weights)
         return super().graph

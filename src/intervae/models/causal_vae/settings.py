@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from intervae.errors import UsageError
+from intervae.models.phases import Schedule
 from intervae.nets.images import Network
 from intervae.nets.likelihood import Likelihood
 from intervae.settings import check_minimum, setting
@@ -40,6 +41,7 @@ class ConceptSettings:
     epochs: int = setting(80, "maximum number of epochs")
     batch_size: int = setting(64, "images per step")
     learning_rate: float = setting(2e-3, "learning rate")
+    schedule: Schedule = setting("cosine", "learning rate schedule", advanced=True)
     patience: int | None = setting(
         15, "epochs without a lower validation loss before stopping; none disables", advanced=True
     )
@@ -50,6 +52,8 @@ class ConceptSettings:
                 raise UsageError(f"{name}={getattr(self, name)} must be larger than 0.")
         if (getattr(self, "pixel_temperature", None) or 0) < 0:
             check_minimum(self, pixel_temperature=0)
+        if not 0 <= getattr(self, "label_dropout", 0) < 1:
+            raise UsageError("label_dropout must be 0 or more and less than 1.")
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,12 @@ class LabelSettings(ConceptSettings):
 
     encode_labels: bool = setting(
         False,
-        "labels as a second input of the encoder [h(x, u)], dropped for half of each batch",
+        "labels as a second input of the encoder [h(x, u)], dropped in `label_dropout` of images",
+        advanced=True,
+    )
+    label_dropout: float = setting(
+        0.5,
+        "fraction of images encoded without their labels (encode_labels); the paper has 0",
         advanced=True,
     )
     prior_std: float = setting(

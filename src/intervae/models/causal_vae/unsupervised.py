@@ -23,6 +23,7 @@ from intervae.causal.gaussian import (
 from intervae.causal.linear import to_endogenous, to_exogenous
 from intervae.data import Batch
 from intervae.models.causal_vae.causal_layer import CausalLayer
+from intervae.models.causal_vae.presets import CAUSAL_VAE_UNSUP
 from intervae.models.causal_vae.settings import CausalLayerSettings
 from intervae.models.phases import Terms
 from intervae.settings import setting
@@ -63,6 +64,7 @@ class CausalVAEUnsup(CausalLayer):
         "CausalVAE-unsup (baseline of Yang et al. 2021): the causal layer among unlabelled latents"
     )
     Settings = CausalVAEUnsupSettings
+    presets = CAUSAL_VAE_UNSUP
     settings: CausalVAEUnsupSettings
     likelihood_description = "Likelihood p(x): log p(x | z) + log p(eps) - log q(eps | x)"
 

@@ -1,8 +1,8 @@
 """Final edges of CMCL and their directions, decided once after training.
 
 By default `discovery.edge_directions.decide_edges` compares the likelihood of both directions of
-every pair of a latent and a column. With direction=networks the edges are read off W, as in the
-paper.
+every pair of a latent and a column. With direction=networks the edges are read off the mechanisms
+f, and with direction=norms they are W, the norms of their first layers, as in the paper (Eq. 9).
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ def decide_graph(model: CMCL, data: Dataset, seed: int) -> None:
     model.label_bank.copy_(repeat_rows(rows.labels, LABEL_BANK))
     model.eval()
     z = model.encode(rows.images, rows.labels if model.needs_labels else None)[..., 0]
-    standardised = model.standardiser(z)
+    standardised = model.standardiser(z) if settings.standardise else z
     inputs = torch.cat([standardised, model.inputs(rows.labels)], dim=1)
+    if settings.direction == "norms":
+        model.influence.copy_(model.networks.strengths)
+        return
     model.influence.copy_(model.networks.influence(inputs))
     if settings.direction == "networks":
         return

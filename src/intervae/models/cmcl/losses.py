@@ -86,15 +86,21 @@ def causal_kl_weight(model: CMCL, batch: Batch) -> Tensor | float:
 def graph_terms(
     model: CMCL, inferred: Inference, labels: Tensor, layers: NodeLayers | None = None
 ) -> Terms:
-    """L_DAG, Eq. 10 over standardised nodes; acyclicity as alpha h + rho / 2 h^2."""
+    """L_DAG, Eq. 10 over standardised nodes; acyclicity as alpha h + rho / 2 h^2.
+
+    With acyclicity=penalty as alpha_2 h, and with standardise=false over the latents as they are.
+    """
     settings, networks = model.settings, model.networks
     layers = layers or networks.layers()
-    z = model.standardiser(dag_latents(model, inferred))
+    z = dag_latents(model, inferred)
+    z = model.standardiser(z) if settings.standardise else z
     inputs = torch.cat([z, inferred.u], dim=1)
     targets = torch.cat([z, model.targets(labels)], dim=1) if networks.mixed else inputs
     fit = networks.node_loss(networks(inputs, None, layers), targets, settings.graph_loss).mean()
     cycles, sparsity = networks.cycles(layers), networks.sparsity(layers)
     constraint = (model.multiplier + 0.5 * model.penalty * cycles) * cycles
+    if settings.acyclicity == "penalty":
+        constraint = settings.acyclicity_weight * cycles
     loss = fit + settings.sparsity * sparsity + settings.decay * networks.decay(layers) + constraint
     return {"loss": loss, "fit": fit, "sparsity": sparsity, "cycles": cycles}
 
@@ -102,9 +108,10 @@ def graph_terms(
 def dag_latents(model: CMCL, inferred: Inference) -> Tensor:
     """Posterior means (B, m) that the DAG is fitted to, inferred without u where possible.
 
-    They carry a gradient once `shaping` is 1.
+    With graph_latents=sample the samples of L2. They carry a gradient once `shaping` is 1.
     """
-    z = inferred.image_posterior[0]
+    sampled = model.settings.graph_latents == "sample"
+    z = inferred.z if sampled else inferred.image_posterior[0]
     return torch.lerp(z.detach(), z, model.shaping)
 
 

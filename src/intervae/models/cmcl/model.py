@@ -31,12 +31,12 @@ from intervae.models.cmcl.losses import (
     graph_terms,
 )
 from intervae.models.cmcl.networks import LABEL_BANK, CMCLNetworks
-from intervae.models.cmcl.schedule import set_kl_schedule, update_after_epoch
+from intervae.models.cmcl.presets import PRESETS
 from intervae.models.cmcl.settings import CMCLSettings
+from intervae.models.cmcl.training import training_phases
 from intervae.models.heat_maps import has_heat_maps, visible_latents
 from intervae.models.ivae import input_width
-from intervae.models.phases import Phase, Player, Terms
-from intervae.nets.norm import update_statistics
+from intervae.models.phases import Phase, Terms
 
 MAX_CATEGORIES = 50  # of a column
 MIN_VISIBLE_FRACTION = 0.01  # fraction of the pixel change of the most visible latent
@@ -59,6 +59,7 @@ class CMCL(CMCLNetworks):
         "Conditional likelihood p(x | u): log p(x | z) + log p(z | u) - log q(z | z0, u)"
     )
     Settings = CMCLSettings
+    presets = PRESETS
     counterfactual_takes_labels = True
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
@@ -115,35 +116,8 @@ class CMCL(CMCLNetworks):
         return {"loss": torch.stack(losses).sum(), **embedding, **causal, **graph, **contrast}
 
     def phases(self) -> list[Phase]:
-        """Train all networks jointly, then decide the edges (final_graph.py)."""
-        settings = self.settings
-        player = Player(
-            self.loss,
-            (
-                "encoder.",
-                "posterior_nets.",
-                "prior_nets.",
-                "decoder.",
-                "pairing_logits",
-                "embedding_decoder.",
-                "classifier.",
-                "networks.",
-            ),
-            prefix_rates=(("networks.", settings.graph_rate),),
-            learning_rate=settings.learning_rate,
-            clip=settings.clip,
-        )
-        images = Phase(
-            "images",
-            (player,),
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            schedule=settings.rate_schedule,
-            prepare=partial(set_kl_schedule, self),
-            after_step=partial(update_statistics, self),
-            after_epoch=partial(update_after_epoch, self),
-        )
-        return [images, Phase("graph", prepare=partial(final_graph.decide_graph, self))]
+        """Train all networks, then decide the edges (training.py, final_graph.py)."""
+        return training_phases(self)
 
     def check(self, data: Dataset) -> None:
         settings, columns = self.settings, len(self.spec.variables)
@@ -173,7 +147,8 @@ class CMCL(CMCLNetworks):
 
         An edge between a latent and a column has the weight sqrt(R^2) of the better explained of
         the two (`discovery.edge_directions.associations`), at least `edge_threshold`. All other
-        edges, and those of direction=networks, have the weight of `NodeNetworks.influence`. The
+        edges, and those of direction=networks, have the weight of `NodeNetworks.influence`; those
+        of direction=norms that of W. The
         weakest edge of a cycle is dropped.
         """
         weights = self.influence.double().cpu().numpy()

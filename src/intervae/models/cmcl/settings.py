@@ -80,8 +80,8 @@ class CMCLSettings:
         (10, 10, 10), "hidden layers of each mechanism f", advanced=True
     )
     activation: UnitActivation = setting("tanh", "activation of the mechanisms f", advanced=True)
-    graph_limit: float = setting(
-        2.0, "largest norm of each layer of f after the first", advanced=True
+    graph_limit: float | None = setting(
+        2.0, "largest norm of each layer of f after the first; none disables", advanced=True
     )
 
     # ---- weights of the losses -------------------------------------------------------------------
@@ -100,7 +100,24 @@ class CMCLSettings:
     sparsity: float = setting(
         0.01, "weight of the L1 norm of the first layers of f [alpha_1]", advanced=True
     )
+    standardise: bool = setting(
+        True, "latents standardised for the DAG; the paper has false", advanced=True
+    )
+    graph_latents: Literal["mean", "sample"] = setting(
+        "mean",
+        "latents that the DAG is fitted to: posterior means, without labels where possible, or the "
+        "samples of L2 (paper)",
+        advanced=True,
+    )
     decay: float = setting(0.001, "weight of half the squared weights of f", advanced=True)
+    acyclicity: Literal["lagrangian", "penalty"] = setting(
+        "lagrangian",
+        "constraint h(W) = 0: augmented Lagrangian, or a penalty of constant weight (paper)",
+        advanced=True,
+    )
+    acyclicity_weight: float = setting(
+        1.0, "weight of h(W) [alpha_2] (acyclicity=penalty)", advanced=True
+    )
     acyclicity_start: float = setting(
         0.5, "fraction of training before the acyclicity penalty grows", advanced=True
     )
@@ -109,13 +126,17 @@ class CMCLSettings:
         "fraction of training before gradients of L_DAG reach the encoder; paper: 0",
         advanced=True,
     )
-    direction: Literal["likelihood", "networks"] = setting(
+    direction: Literal["likelihood", "networks", "norms"] = setting(
         "likelihood",
-        "final edges: by the likelihood of both directions, or read off W (paper)",
+        "final edges: by the likelihood of both directions, by how much each f varies with each "
+        "node, or W itself, the norms of the first layers (paper)",
         advanced=True,
     )
     edge_threshold: float = setting(
-        0.2, "minimum sqrt(R^2) between two nodes for an edge in `graph`", advanced=True
+        0.2,
+        "minimum weight of an edge in `graph`: sqrt(R^2) between two nodes, or what `direction` "
+        "reads",
+        advanced=True,
     )
     refit_steps: int = setting(
         300, "steps of the final fit of f to the chosen edges; 0: no fit", advanced=True
@@ -130,6 +151,11 @@ class CMCLSettings:
     )
 
     # ---- optimisation ----------------------------------------------------------------------------
+    training_steps: Literal["joint", "alternating"] = setting(
+        "joint",
+        "one step of all losses, or one of each in turn with an optimiser of its own (paper)",
+        advanced=True,
+    )
     batch_size: int = setting(64, "images per step", advanced=True)
     graph_rate: float = setting(1e-2, "learning rate of the DAG's networks", advanced=True)
     clip: float | None = setting(5.0, "maximum gradient norm; none disables", advanced=True)
@@ -147,9 +173,10 @@ class CMCLSettings:
         check_minimum(self, latents=1, embedding=1, batch_size=2, warm_up=0, refit_steps=0)
         check_minimum(self, sparsity=0, decay=0, edge_threshold=0)
         check_minimum(self, embedding_weight=0, causal_weight=0, graph_weight=0, contrast_weight=0)
+        check_minimum(self, acyclicity_weight=0)
         for name in ("scale", "graph_limit"):
-            if getattr(self, name) <= 0:
-                raise UsageError(f"{name}={getattr(self, name)} must be larger than 0.")
+            if (value := getattr(self, name)) is not None and value <= 0:
+                raise UsageError(f"{name}={value} must be larger than 0.")
         for name in FRACTIONS:
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name}={getattr(self, name)} must be between 0 and 1.")

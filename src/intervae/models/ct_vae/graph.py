@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from intervae.models.ct_vae.edge_network import PairMLP
 from intervae.models.ct_vae.layers import FeedForward, plain_norm
 
 NO_ACTION = -1  # the paper's empty set
@@ -68,6 +69,7 @@ class GraphNetwork(nn.Module):
         hidden: hidden units of the feed-forward layers, in multiples of w.
         edge_width: features in which an edge network compares two nodes.
         noise: dims of z.
+        edge_network: "product" of two linear maps, or "mlp" of each pair with `edge_width` units.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class GraphNetwork(nn.Module):
         hidden: int,
         edge_width: int,
         noise: int,
+        edge_network: str = "product",
     ) -> None:
         super().__init__()
         self.positions, self.codebooks, self.codes = positions, codebooks, codes
@@ -89,10 +92,14 @@ class GraphNetwork(nn.Module):
         self.place = nn.Parameter(torch.randn(positions, width))
         self.describe = FeedForward(width, hidden)
         self.describe_norm = plain_norm(width)
-        # edge networks, number 0 for no action: log-odds F L_xi . G L_xj + bias
-        self.edge_target = nn.Parameter(torch.randn(actions + 1, width, edge_width) / width**0.5)
-        self.edge_source = nn.Parameter(torch.randn(actions + 1, width, edge_width) / width**0.5)
-        self.edge_bias = nn.Parameter(torch.full((actions + 1, 1, 1), INITIAL_LOG_ODDS))
+        self.edge_mlp = None
+        if edge_network == "mlp":
+            self.edge_mlp = PairMLP(actions + 1, width, edge_width)
+        else:  # edge networks, number 0 for no action: log-odds F L_xi . G L_xj + bias
+            shape = (actions + 1, width, edge_width)
+            self.edge_target = nn.Parameter(torch.randn(shape) / width**0.5)
+            self.edge_source = nn.Parameter(torch.randn(shape) / width**0.5)
+            self.edge_bias = nn.Parameter(torch.full((actions + 1, 1, 1), INITIAL_LOG_ODDS))
         self.mask_action = nn.Parameter(torch.randn(actions, width) / width**0.5)
         self.mask_place = nn.Parameter(torch.zeros(actions, positions))
 
@@ -190,6 +197,12 @@ class GraphNetwork(nn.Module):
         Arguments:
             network: numbers of the edge networks, (B,) or (1,); None for all A + 1.
         """
+        return LARGEST_LOG_ODDS * torch.tanh(self._edge_scores(nodes, network) / LARGEST_LOG_ODDS)
+
+    def _edge_scores(self, nodes: Tensor, network: Tensor | None) -> Tensor:
+        """Return log-odds before they are bounded, (B, G, n, n)."""
+        if self.edge_mlp is not None:
+            return self.edge_mlp(nodes, network)
         if network is None:
             target = torch.einsum("bnw,awe->bane", nodes, self.edge_target)
             source = torch.einsum("bnw,awe->bane", nodes, self.edge_source)
@@ -198,5 +211,4 @@ class GraphNetwork(nn.Module):
             target = (nodes @ self.edge_target[network])[:, None]
             source = (nodes @ self.edge_source[network])[:, None]
             bias = self.edge_bias[network][:, None]
-        unbounded = target @ source.transpose(2, 3) / target.shape[3] ** 0.5 + bias
-        return LARGEST_LOG_ODDS * torch.tanh(unbounded / LARGEST_LOG_ODDS)
+        return target @ source.transpose(2, 3) / target.shape[3] ** 0.5 + bias

@@ -13,14 +13,20 @@ import math
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from intervae.data import Batch, Dataset, Split
 from intervae.errors import UsageError
 from intervae.models.base import Model
 from intervae.models.batches import in_batches
 from intervae.models.ct_vae.augmentations import IDENTITY, Augmentation
-from intervae.models.ct_vae.networks import GridDecoder, GridEncoder
+from intervae.models.ct_vae.networks import (
+    GridDecoder,
+    GridEncoder,
+    StridedDecoder,
+    StridedEncoder,
+)
+from intervae.models.ct_vae.presets import MCQ_VAE, VQ_VAE
 from intervae.models.ct_vae.settings import MCQVAESettings, VQVAESettings
 from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.likelihood import negative_log_likelihood
@@ -40,6 +46,7 @@ class MCQVAE(Model):
     name = "mcq-vae"
     title = "MCQ-VAE (Gendron et al. 2023): images as grids of codes from several codebooks"
     Settings: ClassVar[type] = MCQVAESettings
+    presets = MCQ_VAE
     latents_are_variables = False
     settings: Any
     marginals: Tensor
@@ -53,14 +60,19 @@ class MCQVAE(Model):
             )
         self.grid = -(-shape[1] // settings.patch), -(-shape[2] // settings.patch)
         sizes = (settings.patch, settings.filters, settings.blocks)
-        self.encoder = GridEncoder(shape, settings.features, *sizes, settings.reach)
-        self.decoder = GridDecoder(settings.features, shape, *sizes)
+        if settings.network == "strided":
+            self.encoder: nn.Module = StridedEncoder(shape, settings.features, *sizes)
+            self.decoder: nn.Module = StridedDecoder(settings.features, shape, *sizes)
+        else:
+            self.encoder = GridEncoder(shape, settings.features, *sizes, settings.reach)
+            self.decoder = GridDecoder(settings.features, shape, *sizes)
         self.quantiser = Quantiser(
             settings.codebooks,
             settings.codes,
             settings.features // settings.codebooks,
             decay=settings.code_decay,
             restart=settings.restart,
+            learned=settings.code_update == "gradient",
         )
         uniform = torch.full((self.positions, settings.codes), 1 / settings.codes)
         self.register_buffer("marginals", uniform)  # (n, S) frequency of each code at a position
@@ -83,7 +95,10 @@ class MCQVAE(Model):
         return torch.sigmoid(self.decode_vectors(self.quantiser.lookup(codes)))
 
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """-log p(x | codes) + beta |features - codes|^2; `Quantiser.update` moves the codes."""
+        """-log p(x | codes) + beta |features - codes|^2; `Quantiser.update` moves the codes.
+
+        With code_update=gradient the codes follow |sg[features] - codes|^2 instead.
+        """
         settings, quantised = self.settings, self.quantise(batch["images"], generator)
         reconstruction = negative_log_likelihood(
             self.decoder(quantised.features), batch["images"], settings.likelihood, settings.scale
@@ -91,7 +106,8 @@ class MCQVAE(Model):
         commitment = quantised.commitment.mean()
         unit = 2 * settings.scale**2 if settings.likelihood == "gaussian" else 1.0
         return {
-            "loss": reconstruction + settings.commitment / unit * commitment,
+            "loss": reconstruction
+            + (settings.commitment * commitment + quantised.codebook.mean()) / unit,
             "reconstruction": reconstruction,
             "commitment": commitment,
         }
@@ -104,7 +120,7 @@ class MCQVAE(Model):
         settings = self.settings
         player = Player(
             self.loss,
-            ("encoder.", "decoder."),
+            ("encoder.", "decoder.", "quantiser."),
             learning_rate=settings.learning_rate,
             clip=settings.clip,
         )
@@ -136,7 +152,8 @@ class MCQVAE(Model):
     @torch.no_grad()
     def measure_marginals(self, data: Dataset, seed: int) -> None:
         """Merge duplicate codes, then count how often each position has each code."""
-        self.quantiser.merge()
+        if not self.quantiser.learned:
+            self.quantiser.merge()
         codes = self.split_codes(data.train).long().T.contiguous()  # (n, N)
         ones = torch.ones_like(codes, dtype=torch.float32)
         counts = torch.zeros_like(self.marginals).scatter_add_(1, codes, ones)
@@ -212,6 +229,7 @@ class VQVAE(MCQVAE):
     name = "vq-vae"
     title = "VQ-VAE (van den Oord et al. 2017): images as grids of codes from one codebook"
     Settings: ClassVar[type] = VQVAESettings
+    presets = VQ_VAE
 
     def build(self) -> None:
         if self.settings.codebooks != 1:

@@ -26,6 +26,7 @@ from intervae.data.transitions import TransitionSplit
 from intervae.models.batches import in_batches
 from intervae.models.ct_vae.augmentations import Augmentation, all_augmentations
 from intervae.models.ct_vae.checks import check_actions, check_pairs, training_notes
+from intervae.models.ct_vae.presets import CT_VAE
 from intervae.models.ct_vae.queries import ActionQueries
 from intervae.models.ct_vae.settings import CTVAESettings
 from intervae.models.ct_vae.transition import CausalTransition
@@ -48,6 +49,7 @@ class CTVAE(ActionQueries):
     name = "ct-vae"
     title = "CT-VAE (Gendron et al. 2023): causal transitions between codes of images, by action"
     Settings: ClassVar[type] = CTVAESettings
+    presets = CT_VAE
     optional_tensors: ClassVar[frozenset[str]] = frozenset({"usual"})
     is_mirrored: Tensor  # (V,) whether a training augmentation is mirrored
 
@@ -67,6 +69,8 @@ class CTVAE(ActionQueries):
             edge_width=settings.edge_width,
             noise=settings.noise,
             prior=settings.edge_prior,
+            edge_network=settings.edge_network,
+            dependency_form=settings.dependency_form,
         )
         mirrored = [actions.index(_in_mirror(name, settings.mirror)) for name in actions]
         flags = [augmentation.mirrored for augmentation in self.training_augmentations()]
@@ -111,7 +115,8 @@ class CTVAE(ActionQueries):
             (transition,),
             epochs=settings.transition_epochs,
             batch_size=settings.transition_batch,
-            schedule="cosine",
+            schedule=settings.transition_schedule,
+            decay=settings.transition_decay,
             prepare=self.encode_pairs,
             replaces_data=True,
             keep_best=True,

@@ -55,7 +55,7 @@ class ActionQueries(MCQVAE):
         action: Any,
         times: int = 1,
         *,
-        samples: int = 0,
+        samples: int | None = None,
         seed: int = 0,
         augment: bool = True,
     ) -> Tensor:
@@ -82,7 +82,7 @@ class ActionQueries(MCQVAE):
         action: Any,
         times: int,
         *,
-        samples: int = 0,
+        samples: int | None = None,
         seed: int = 0,
         augment: bool = True,
     ) -> Tensor:
@@ -119,7 +119,12 @@ class ActionQueries(MCQVAE):
         return torch.stack(after, dim=1)
 
     def _decode_expected(self, probabilities: Tensor) -> Tensor:
-        """Return images (B, C, H, W) of expected codes, from code probabilities (B, n, S)."""
+        """Return images (B, C, H, W) of expected codes, from code probabilities (B, n, S).
+
+        With decoded_codes=probable, of the most probable codes.
+        """
+        if self.settings.decoded_codes == "probable":
+            return self.decode_codes(probabilities.argmax(2))
         return torch.sigmoid(self.decode_vectors(self.quantiser.mean(probabilities)))
 
     def _probabilities(self, codes: Tensor, action: Tensor, graphs: GraphNoiseSamples) -> Tensor:
@@ -133,14 +138,17 @@ class ActionQueries(MCQVAE):
 
     # ---- attribute and explain: the action between two images ------------------------------------
     @torch.no_grad()
-    def attribute(self, before: Any, after: Any, *, samples: int = 0, seed: int = 0) -> Tensor:
+    def attribute(
+        self, before: Any, after: Any, *, samples: int | None = None, seed: int = 0
+    ) -> Tensor:
         """Return the probability (B, A) of each of `spec.actions` between images before and after.
 
         The probabilities sum to 1 even where no action explains the pair; see `explain`.
 
         Arguments:
             before, after: (B, C, H, W).
-            samples: sampled graphs to average over; 0 for the expected graph.
+            samples: sampled graphs to average over; 0 for the expected graph; by default the
+                setting `graph_samples`.
             seed: of the sampled graphs.
         """
         graphs = self._graph_noise(samples, seed)
@@ -150,7 +158,9 @@ class ActionQueries(MCQVAE):
         )
 
     @torch.no_grad()
-    def explain(self, before: Any, after: Any, *, samples: int = 0, seed: int = 0) -> Explanations:
+    def explain(
+        self, before: Any, after: Any, *, samples: int | None = None, seed: int = 0
+    ) -> Explanations:
         """Return how well each action, no action and chance explain the images after.
 
         Arguments: as in `attribute`.
@@ -187,7 +197,8 @@ class ActionQueries(MCQVAE):
         ]
         return torch.stack(scores).logsumexp(0) - math.log(len(scores))
 
-    def _graph_noise(self, samples: int = 0, seed: int = 0) -> GraphNoiseSamples:
+    def _graph_noise(self, samples: int | None = None, seed: int = 0) -> GraphNoiseSamples:
+        samples = self.settings.graph_samples if samples is None else samples
         check_whole(0, QueryError, samples=samples, seed=seed)
         return GraphNoiseSamples(self.transition, samples, seed, self.device)
 
@@ -224,7 +235,7 @@ class ActionQueries(MCQVAE):
 
     @torch.no_grad()
     def change_probability(
-        self, codes: Tensor, action: Tensor, *, samples: int = 0, seed: int = 0
+        self, codes: Tensor, action: Tensor, *, samples: int | None = None, seed: int = 0
     ) -> Tensor:
         """Return the probability (B, n) that each code (B, n) changes under actions (B,).
 

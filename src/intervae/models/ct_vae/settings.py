@@ -24,6 +24,12 @@ class MCQVAESettings:
     patch: int = setting(8, "patch size in pixels; each patch is one position of the code grid")
     filters: int = setting(256, "channels of encoder and decoder")
     blocks: int = setting(2, "residual blocks in encoder and in decoder", advanced=True)
+    network: Literal["patches", "strided"] = setting(
+        "patches",
+        "encoder and decoder: a dense layer per patch, or convolutions of stride 2 (authors' code; "
+        "patch is then a power of 2, and reach is wide)",
+        advanced=True,
+    )
     reach: Literal["local", "near", "wide"] = setting(
         "local",
         "receptive field of a code: its patch, also the adjacent ones, or all of them",
@@ -31,6 +37,11 @@ class MCQVAESettings:
     )
     commitment: float = setting(
         0.25, "weight of the commitment loss, in units of squared pixel error", advanced=True
+    )
+    code_update: Literal["average", "gradient"] = setting(
+        "average",
+        "codes as moving averages of the features, or moved by the codebook loss (VQ-VAE)",
+        advanced=True,
     )
     code_decay: float = setting(0.99, "decay of the codes' moving averages", advanced=True)
     restart: float = setting(
@@ -61,6 +72,8 @@ class MCQVAESettings:
             )
         if self.scale <= 0 or (self.clip is not None and self.clip <= 0):
             raise UsageError(f"scale={self.scale} and clip={self.clip} must be larger than 0.")
+        if self.network == "strided" and self.patch & (self.patch - 1):
+            raise UsageError(f"patch={self.patch} must be a power of 2 with network=strided.")
         if not 0 <= self.code_decay < 1:
             raise UsageError(f"code_decay={self.code_decay} must be at least 0 and below 1.")
 
@@ -87,7 +100,6 @@ class CTVAESettings(MCQVAESettings):
     removed: ClassVar[Mapping[str, Any]] = {
         "temperature": 1.0,
         "mask_norm": 0.0,
-        "graph_samples": 0,
         "exchange": 0.0,
     }
 
@@ -106,7 +118,17 @@ class CTVAESettings(MCQVAESettings):
     hidden: int = setting(
         2, "hidden units of the feed-forward layers, in multiples of width", advanced=True
     )
-    edge_width: int = setting(32, "features of the edge networks", advanced=True)
+    edge_network: Literal["product", "mlp"] = setting(
+        "product",
+        "edge scores: the product of two linear maps, or an MLP of each pair of nodes (Eq. 3)",
+        advanced=True,
+    )
+    edge_width: int = setting(
+        32, "features of the edge networks; hidden units with edge_network=mlp", advanced=True
+    )
+    graph_samples: int = setting(
+        0, "sampled graphs that queries average over; 0 for the expected graph", advanced=True
+    )
     noise: int = setting(
         0, "noise dims per node; 0 if an action has only one outcome [z]", advanced=True
     )
@@ -128,17 +150,33 @@ class CTVAESettings(MCQVAESettings):
     dependency: float = setting(
         0.1, "weight of the at-least-one-parent loss, Eq. 15", advanced=True
     )
+    dependency_form: Literal["log", "squared"] = setting(
+        "log",
+        "at-least-one-parent loss: -log P(a parent), or P(no parent)^2 as printed in Eq. 15",
+        advanced=True,
+    )
     transition_epochs: int = setting(40, "epochs of the transition layer")
     transition_batch: int = setting(128, "pairs per step of the transition layer")
     transition_optimiser: Optimiser = setting(
         "muon", "optimiser of the transition layer", advanced=True
     )
     transition_rate: float = setting(0.012, "learning rate of the transition layer", advanced=True)
+    transition_schedule: Schedule = setting(
+        "cosine", "learning rate schedule of the transition layer", advanced=True
+    )
+    transition_decay: float = setting(
+        1.0, "its learning rate factor per epoch (transition_schedule=exponential)", advanced=True
+    )
     weight_decay: float = setting(0.01, "weight decay of the transition layer", advanced=True)
     mirror: tuple[str, ...] = setting(
         (), "factors whose two actions swap in a mirror image; enables mirrored training pairs"
     )
     shift: int = setting(0, "shift of augmented training pairs, in pixels", advanced=True)
+    decoded_codes: Literal["mean", "probable"] = setting(
+        "mean",
+        "codes that act() decodes: their expected vectors, or the most probable codes",
+        advanced=True,
+    )
     decoder_epochs: int = setting(2, "epochs that train the decoder on predicted codes")
     decoder_rate: float = setting(
         5e-4, "learning rate of the decoder on predicted codes", advanced=True
@@ -148,7 +186,7 @@ class CTVAESettings(MCQVAESettings):
         super().__post_init__()
         check_minimum(self, width=1, heads=1, rounds=0, hidden=1, edge_width=1, noise=0)
         check_minimum(self, attribution_weight=0, standard_weight=0, identity_weight=0)
-        check_minimum(self, edge_kl=0, edge_norm=0, dependency=0)
+        check_minimum(self, edge_kl=0, edge_norm=0, dependency=0, graph_samples=0)
         check_minimum(self, transition_batch=1, weight_decay=0, shift=0, decoder_epochs=0)
         if self.width % self.heads:
             raise UsageError(

@@ -19,7 +19,11 @@ from torch.utils.checkpoint import checkpoint
 
 from intervae.models.ct_vae.graph import GraphNetwork, GraphNoise
 from intervae.models.ct_vae.layers import FeedForward, ParentAttention, plain_norm
-from intervae.models.ct_vae.regularisers import bernoulli_kl, dependency_loss
+from intervae.models.ct_vae.regularisers import (
+    bernoulli_kl,
+    dependency_loss,
+    squared_no_parents,
+)
 
 INITIAL_STAY = 3.0  # log-odds that a position keeps its code, before training
 MAX_WEIGHTS = {"cpu": 2**24, "cuda": 2**27}  # attention weights held in memory at once
@@ -58,6 +62,8 @@ class CausalTransition(GraphNetwork):
         edge_width: features in which an edge network compares two nodes.
         noise: dims of z ~ N(0, 1) per node; 0 for none.
         prior: prior probability of an edge.
+        edge_network: see `GraphNetwork`.
+        dependency_form: "log" or "squared", the form of Eq. 15.
     """
 
     def __init__(
@@ -74,6 +80,8 @@ class CausalTransition(GraphNetwork):
         edge_width: int = 32,
         noise: int = 0,
         prior: float = 0.5,
+        edge_network: str = "product",
+        dependency_form: str = "log",
     ) -> None:
         super().__init__(
             positions,
@@ -84,7 +92,11 @@ class CausalTransition(GraphNetwork):
             hidden=hidden,
             edge_width=edge_width,
             noise=noise,
+            edge_network=edge_network,
         )
+        # numbers per pair of nodes that a forward pass holds in memory
+        self.pair_numbers = max(heads, edge_width if edge_network == "mlp" else 0)
+        self.dependency = dependency_loss if dependency_form == "log" else squared_no_parents
         self.heads, self.prior = heads, prior
         self.action = nn.Parameter(torch.randn(actions + 1, width))
         self.goal = nn.Parameter(torch.randn(positions, width))  # position of a variable after
@@ -185,7 +197,7 @@ class CausalTransition(GraphNetwork):
     ) -> list[Tensor]:
         """Evaluate as many rows at once as MAX_WEIGHTS allows; recompute chunks for gradients."""
         max_weights = MAX_WEIGHTS.get(codes.device.type, MAX_WEIGHTS["cpu"])
-        size = max(1, max_weights // (questions * self.heads * self.positions**2))
+        size = max(1, max_weights // (questions * self.pair_numbers * self.positions**2))
         chunks = [slice(start, start + size) for start in range(0, len(codes), size)]
         recompute = len(chunks) > 1 and torch.is_grad_enabled()
         results = []
@@ -216,7 +228,7 @@ class CausalTransition(GraphNetwork):
     def _regularisers(self, edge_logits: Tensor, edges: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return Eq. 11-13, 14 and 15 of graphs (B, G, n, n), each (B, G)."""
         kl = bernoulli_kl(edge_logits, self.prior).sum((2, 3))
-        return kl, edges.sum((2, 3)), dependency_loss(edge_logits)
+        return kl, edges.sum((2, 3)), self.dependency(edge_logits)
 
     def _modes(
         self, codes: Tensor, after: Tensor, action: Tensor, noise: GraphNoise | None

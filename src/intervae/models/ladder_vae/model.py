@@ -1,9 +1,8 @@
 """Ladder VAE (Sønderby et al. 2016): inference merges bottom-up evidence and top-down prior.
 
 z_1 is the layer next to the image, z_L the top. Generative model: p(z_L) = N(0, I),
-p(z_i | z_{i+1}) = N(mu_p,i, s2_p,i), p(x | z_1). With `inference="bottom-up"` the same networks
-are the hierarchical VAE of the paper's comparison: q(z_1 | x), q(z_i | z_{i-1}). Reduction: sum
-over pixels and latents, mean over the batch.
+p(z_i | z_{i+1}) = N(mu_p,i, s2_p,i), p(x | z_1). With `inference="bottom-up"` it is the VAE of
+the comparison: q(z_1 | x), q(z_i | z_{i-1}). Reduction: sum over pixels, mean over the batch.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from intervae.models.ladder_vae.networks import (
     build_upward,
     merge_gaussians,
 )
+from intervae.models.ladder_vae.presets import LADDER_VAE
 from intervae.models.ladder_vae.settings import LadderVAESettings
 from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.latents import draw_samples
@@ -53,6 +53,7 @@ class LadderVAE(Model):
         "warm-up, batch norm"
     )
     Settings = LadderVAESettings
+    presets = LADDER_VAE
     settings: LadderVAESettings
     likelihood_description = (
         "Likelihood p(x): log p(x | z_1) + sum_i log p(z_i | z_{i+1}) - log q(z_i | ...)"
@@ -171,10 +172,11 @@ class LadderVAE(Model):
     # ---- training --------------------------------------------------------------------------
     def phases(self) -> list[Phase]:
         """The images, then the batch norm statistics over the whole training split."""
-        settings = self.settings
+        settings, rate = self.settings, self.settings.learning_rate
+        player = Player(self.loss, learning_rate=rate, epsilon=settings.epsilon, clip=settings.clip)
         main = Phase(
             "images",
-            (Player(self.loss, learning_rate=settings.learning_rate, clip=settings.clip),),
+            (player,),
             epochs=settings.epochs,
             batch_size=settings.batch_size,
             schedule=settings.schedule,

@@ -67,6 +67,7 @@ class LadderVAESettings:
     decay: float = setting(
         1.0, "learning rate factor per epoch with schedule=exponential", advanced=True
     )
+    epsilon: float = setting(1e-8, "epsilon of Adam; the authors' code has 1e-4", advanced=True)
     clip: float | None = setting(None, "maximum gradient norm; none disables", advanced=True)
 
     def __post_init__(self) -> None:
