@@ -67,6 +67,7 @@ def likelihood_jobs(
     settings: dict[str, Any],
     paper: dict[str, tuple[float | None, ...]],
     samples: int,
+    paper_differs: str = "",
 ) -> tuple[LikelihoodJob, ...]:
     """Return jobs of four variants with one to five layers.
 
@@ -95,6 +96,7 @@ def likelihood_jobs(
                     {} if published is None else {"log_likelihood": published},
                     {"precision": "tf32"},
                     samples=samples,
+                    paper_differs=paper_differs,
                 )
             )
     return tuple(jobs)
@@ -156,6 +158,7 @@ LVAE_OMNIGLOT = Experiment(
         {**_BINARY, "epochs": OMNIGLOT_EPOCHS, "warm_up": OMNIGLOT_EPOCHS // 4},
         _OMNIGLOT_PAPER,
         500,
+        "28 x 28 images of an earlier paper; ours are the public ones, resized",
     ),
     seeds=3,
     shown=_SHOWN,
