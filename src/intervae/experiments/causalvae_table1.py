@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from intervae import figures
 from intervae.experiments.base import Experiment
-from intervae.experiments.causalvae import COUNTERFACTUAL
+from intervae.experiments.causalvae import COUNTERFACTUAL, QUICK_DATA
 from intervae.experiments.jobs import Train
 
 METRICS = ("mic", "tic", "r2", "counterfactual", "outside_mask", "reconstruction", "shd")
@@ -97,6 +97,8 @@ DATA = (
     ),
 )
 
+_QUICK: dict[str, Any] = {"channels": (8, 16, 16, 16), "batch_size": 32, "epochs": 8}
+
 PAPER_DIFFERS = {  # the paper's data
     "pendulum": "the authors' pictures; ours are of our renderer",
     "flow": "the authors' pictures; ours are of our renderer",
@@ -147,5 +149,15 @@ TABLE1 = Experiment(
         figures.grouped_bars,
         metrics=("mic", "tic"),
         title="CausalVAE's Table 1: mean over labels and seeds",
+    ),
+    quick=tuple(
+        Train(
+            "pendulum",
+            method,
+            QUICK_DATA,
+            {**settings, **_QUICK, **({"warm_up": 2} if "warm_up" in settings else {})},
+            metrics=METRICS,
+        )
+        for method, settings in METHODS.items()
     ),
 )

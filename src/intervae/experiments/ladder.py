@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,24 @@ def likelihood_jobs(
     return tuple(jobs)
 
 
+QUICK_VARIANTS = ("VAE 1", "VAE 2", "VAE+BN+WU 2", "LVAE+BN+WU 2")
+
+
+def quick_jobs(
+    data: str, options: dict[str, Any], settings: dict[str, Any]
+) -> tuple[LikelihoodJob, ...]:
+    """Return jobs of one and two small layers on 2,000 images, without the paper's numbers."""
+    small = {**settings, "widths": (128, 64), "batch_size": 64, "epochs": 12, "warm_up": 3}
+    jobs = likelihood_jobs(data, {**options, "samples": 2000}, small, {}, 50)
+    return tuple(
+        replace(job, settings={**job.settings, "latents": latents, "widths": (128, 64)[:depth]})
+        for job in jobs
+        if job.variant in QUICK_VARIANTS
+        for depth in [len(job.settings["latents"])]
+        for latents in [(16, 8)[:depth]]
+    )
+
+
 _SHOWN = ("log_likelihood", "elbo", "active_units", "active_units_above", "train_seconds")
 _FIGURE = partial(figures.curves_over_depth, metric="log_likelihood", units="active_units")
 _BINARY: dict[str, Any] = {"binarise": True, "batch_size": 1024, "learning_rate": 6e-3}
@@ -147,6 +165,7 @@ LVAE_MNIST = Experiment(
     columns=_SHOWN,
     figure=partial(_FIGURE, title="Hierarchical VAEs on MNIST"),
     notes=("lvae", "lvae-mnist"),
+    quick=quick_jobs("mnist", {"validation": 0.05}, {"binarise": True}),
 )
 
 LVAE_OMNIGLOT = Experiment(
@@ -165,6 +184,7 @@ LVAE_OMNIGLOT = Experiment(
     columns=_SHOWN,
     figure=partial(_FIGURE, title="Hierarchical VAEs on Omniglot"),
     notes=("lvae", "lvae-omniglot"),
+    quick=quick_jobs("omniglot", {"validation": 0.05}, {"binarise": True}),
 )
 
 LVAE_NORB = Experiment(
@@ -189,4 +209,9 @@ LVAE_NORB = Experiment(
     columns=_SHOWN,
     figure=partial(_FIGURE, title="Hierarchical VAEs on small NORB"),
     notes=("lvae", "lvae-norb"),
+    quick=quick_jobs(
+        "norb",
+        {"size": 32, "validation": 0.05},
+        {"likelihood": "gaussian", "scale": 0.0, "activation": "tanh"},
+    ),
 )

@@ -71,4 +71,10 @@ SACHS = Experiment(
     shown=("shd", "tpr", "fdr", "edges", "ambiguous", "seconds"),
     columns=("shd", "tpr", "fdr", "edges", "ambiguous"),
     notes=("sachs",),
+    quick=(
+        _job("notears"),
+        _job("dagma"),
+        _job("ges"),
+        _job("independence", variant="200 cells", samples=200),
+    ),
 )
