@@ -13,6 +13,7 @@ import torch
 from intervae import figures
 from intervae.experiments.base import Experiment, MetricKey, Numbers
 from intervae.experiments.jobs import Train
+from intervae.experiments.ladder_figures import PICTURES, copy_deepest, draw_run
 from intervae.metrics import likelihood_bounds
 
 LATENTS = (64, 32, 16, 8, 4)
@@ -23,13 +24,14 @@ BOUND_PAIRS = 50_000  # pairs of image and sample in memory at once
 
 @dataclass(frozen=True)
 class LikelihoodJob(Train):
-    """Train a hierarchy; measure the importance-weighted bound and the active units."""
+    """Train a hierarchy; measure its bound and active units, and draw its figures."""
 
     samples: int = 1000  # importance samples of the bound
 
     def run(self, seed: int, device: str, folder: Path) -> Numbers:
         data = self.load()
         model, seconds = self.train(data, seed, device, folder)
+        draw_run(model, data, folder, seed)
         images = model.observed_images(data.test.images)
         bounds = likelihood_bounds(
             model.log_weights,
@@ -165,6 +167,8 @@ LVAE_MNIST = Experiment(
     columns=_SHOWN,
     figure=partial(_FIGURE, title="Hierarchical VAEs on MNIST"),
     notes=("lvae", "lvae-mnist"),
+    pictures=PICTURES,
+    gather=copy_deepest,
     quick=quick_jobs("mnist", {"validation": 0.05}, {"binarise": True}),
 )
 
@@ -184,6 +188,8 @@ LVAE_OMNIGLOT = Experiment(
     columns=_SHOWN,
     figure=partial(_FIGURE, title="Hierarchical VAEs on Omniglot"),
     notes=("lvae", "lvae-omniglot"),
+    pictures=PICTURES,
+    gather=copy_deepest,
     quick=quick_jobs("omniglot", {"validation": 0.05}, {"binarise": True}),
 )
 
@@ -209,6 +215,8 @@ LVAE_NORB = Experiment(
     columns=_SHOWN,
     figure=partial(_FIGURE, title="Hierarchical VAEs on small NORB"),
     notes=("lvae", "lvae-norb"),
+    pictures=PICTURES,
+    gather=copy_deepest,
     quick=quick_jobs(
         "norb",
         {"size": 32, "validation": 0.05},

@@ -2,6 +2,7 @@
 
 from intervae.figures.action_mechanisms import ActionPanel, action_mechanisms
 from intervae.figures.adjacency_matrices import adjacency_history
+from intervae.figures.class_scatter import class_scatter
 from intervae.figures.clips import ClipRow, clip_interventions, clip_rows, overlay, response_maps
 from intervae.figures.counterfactuals import SweepRow, counterfactual_strip, intervention_sweep
 from intervae.figures.graph_drawing import draw_graph
@@ -22,6 +23,7 @@ __all__ = [
     "SweepRow",
     "action_mechanisms",
     "adjacency_history",
+    "class_scatter",
     "clip_interventions",
     "clip_rows",
     "counterfactual_strip",
