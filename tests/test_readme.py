@@ -226,7 +226,7 @@ def test_commands_of_the_docs(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
         if {"cars3d", "runs/cars"} & set(words):
             continue
         if words[0] == "reproduce":
-            assert words[1] in {experiment.name for experiment in EXPERIMENTS}
+            assert words[1] in {"all", *(experiment.name for experiment in EXPERIMENTS)}
         if words[0] == "reproduce" or (words[0] == "serve" and "--export" not in words):
             shown = intervae(words[0], "--help").out
             assert all(

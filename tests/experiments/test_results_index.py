@@ -93,8 +93,8 @@ def test_states_are_those_of_the_files(tmp_path: Path) -> None:
     assert shown_state(made, tmp_path) == "not run"
     text = results_index((experiment, other), tmp_path, group)
     assert "| Figure 1 | a thing | not run | `scripted` |  |  |" in text
-    assert "| `scripted` | Scripted | a paper's | not run |  |  |" in text
-    assert "| `other` | Other | ours | not run |  |  |" in text
+    assert "| `scripted` | Scripted | a paper's | not run |  |  |  |" in text
+    assert "| `other` | Other | ours | not run |  |  |  |" in text
     document = {"hardware": "a machine", "date": "2026-01-01"}
     for name in ("scripted", "scripted-quick"):
         (tmp_path / f"{name}.json").write_text(json.dumps(document))
