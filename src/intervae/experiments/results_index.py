@@ -31,10 +31,9 @@ def results_index(
     """Return the text of results/README.md for the files that are in `results`."""
     lines = ["# Results", "", HEADER, "", INTRODUCTION, "", "## States", ""]
     entries = [entry for group in published.values() for entry in group]
-    counts = {state: sum(shown_state(e, results) == state for e in entries) for state in STATES}
-    counts["not run"] = sum(shown_state(e, results) == "not run" for e in entries)
-    meanings: dict[str, str] = {**STATES, "not run": "declared, no committed result yet"}
-    rows = [(state, str(counts[state]), meanings[state]) for state in counts]
+    shown = [shown_state(entry, results) for entry in entries]
+    meanings = [*STATES.items(), ("not run", "declared, no committed result yet")]
+    rows = [(state, str(shown.count(state)), meaning) for state, meaning in meanings]
     lines += _table(("state", "number", "meaning"), rows)
     lines += ["", "## Tables and figures of the papers", ""]
     for paper, group in published.items():
@@ -47,9 +46,10 @@ def results_index(
     named = {name for entry in entries for name in entry.experiments}
     lines += ["## Experiments", "", KINDS, ""]
     forms = [form for e in experiments for form in (e, e.quick_form)]
-    rows = [_experiment_row(form, named, results) for form in forms if _is_listed(form, results)]
+    listed = [_experiment_row(form, named, results) for form in forms if _is_listed(form, results)]
     lines += _table(
-        ("experiment", "title", "kind", "result", "run on", "quick form", "pictures"), rows
+        ("experiment", "title", "kind", "result", "run on", "quick form", "pictures"),
+        listed,
     )
     return "\n".join(lines) + "\n"
 

@@ -66,7 +66,8 @@ def class_scatter(
         y = top + (k // columns) * (above + SIDE + GAP) + above
         canvas.text(x, y - 8, printable(label), weight="bold")
         axes = canvas.panel(x, y, SIDE, SIDE)
-        axes.scatter(*points[shown].T, s=5, c=colours, alpha=0.6, linewidths=0, rasterized=True)
+        across, up = points[shown].T
+        axes.scatter(across, up, s=5, c=colours, alpha=0.6, linewidths=0, rasterized=True)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(3))
     canvas.save(path)
