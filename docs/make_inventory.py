@@ -1,4 +1,4 @@
-"""Write docs/inventory.md and docs/settings.md: python docs/make_inventory.py."""
+"""Write inventory.md, settings.md and results/README.md: python docs/make_inventory.py."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from intervae.cli.output import (
 from intervae.cli.settings_tables import list_settings, setting_text
 from intervae.discovery import METHODS
 from intervae.discovery.registry import DESCRIPTIONS
+from intervae.experiments import EXPERIMENTS
+from intervae.experiments.results_index import results_index
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "results"
@@ -81,7 +83,11 @@ def settings() -> str:
 
 def pages() -> dict[Path, str]:
     """Path -> text of every generated page."""
-    return {DOCS / "inventory.md": inventory(), DOCS / "settings.md": settings()}
+    return {
+        DOCS / "inventory.md": inventory(),
+        DOCS / "settings.md": settings(),
+        RESULTS / "README.md": results_index(EXPERIMENTS, RESULTS),
+    }
 
 
 if __name__ == "__main__":

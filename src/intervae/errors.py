@@ -16,6 +16,10 @@ class DataError(IntervaeError):
     """Data that cannot be read or used: a corrupt image, a NaN label, a constant column."""
 
 
+class MissingDataError(DataError):
+    """Published data that are not on this disk."""
+
+
 class RunError(IntervaeError):
     """A run folder that is missing, incomplete, not ours, or cannot be written."""
 

@@ -165,7 +165,7 @@ def random_document(experiment: Experiment) -> dict[str, Any]:
             {
                 **row,
                 "per_seed": {"0": value},
-                **({"paper": job.paper[metric]} if metric in job.paper and not part else {}),
+                **job.paper_entries(MetricKey(metric, part)),
             }
         )
 

@@ -9,14 +9,19 @@ from typing import Annotated
 import typer
 
 from intervae.cli.options import Device
-from intervae.cli.output import echo, print_page
+from intervae.cli.output import echo, print_page, print_rows
 from intervae.cli.signals import trace_crashes
-from intervae.errors import UsageError
+from intervae.errors import RunError, UsageError
+
+ALL = "all"  # in the place of a name: every experiment
 
 
 def reproduce(
     experiment: Annotated[
-        str, typer.Argument(help="Name from `intervae experiments`.", show_default=False)
+        str,
+        typer.Argument(
+            help="Name from `intervae experiments`, or all with --quick.", show_default=False
+        ),
     ],
     seeds: Annotated[
         int | None,
@@ -99,6 +104,14 @@ def reproduce(
 
     if together is not None:
         raise UsageError(f"--together is now called --concurrent; use --concurrent {together}.")
+    if experiment == ALL:
+        if not quick or seeds or only or shard or table or finished:
+            raise UsageError(
+                "reproduce all runs the quick forms: it needs --quick, and takes --device, --runs, "
+                "--results, --overwrite and --concurrent only."
+            )
+        _reproduce_all(device, runs, results, overwrite, concurrent)
+        return
     declared = find_experiment(experiment, EXPERIMENTS)
     form = declared.quick_form if quick else declared
     if table:
@@ -129,6 +142,36 @@ def reproduce(
     suffixes = [".json"] * (not table) + [".md"] + [".png"] * (form.figure is not None)
     text = " and ".join(filter(None, [", ".join(suffixes[:-1]), suffixes[-1]]))
     echo(f"wrote {results / form.name}{text}")
+
+
+def _reproduce_all(
+    device: str, runs: Path, results: Path, overwrite: bool, concurrent: int | None
+) -> None:
+    """Run every quick form and print a table of them; failures are an error at the end."""
+    from intervae.experiments import EXPERIMENTS
+    from intervae.experiments.quick import run_quick_forms
+
+    outcomes = run_quick_forms(
+        EXPERIMENTS,
+        device=device,
+        runs=runs,
+        results=results,
+        overwrite=overwrite,
+        concurrent=concurrent,
+        notify=echo,
+    )
+    rows = [
+        {"name": run.name, "state": run.state, "seconds": f"{run.seconds:.0f} s", "why": run.reason}
+        for run in outcomes
+    ]
+    print_rows(rows, ("name", "state", "seconds", "why"), as_json=False)
+    echo(f"the numbers are in {results / '*-quick.json'}")
+    failed = [run.name for run in outcomes if run.state == "failed"]
+    if failed:
+        raise RunError(
+            f"{len(failed)} of {len(outcomes)} quick forms failed, {', '.join(failed)}; "
+            "the table has the reasons."
+        )
 
 
 def _parse_shard(text: str) -> tuple[int, int]:

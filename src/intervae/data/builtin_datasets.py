@@ -82,7 +82,8 @@ SIMULATED = {
 PUBLISHED = {
     "dsprites": (
         _reader("dsprites"),
-        "2D shapes on a complete grid of 5 factors, 737,280 black-and-white images",
+        "2D shapes on a complete grid of 5 factors, 737,280 black-and-white images; a grid that we "
+        "rendered again where the original file is missing",
     ),
     "celeba": (
         _reader("celeba"),

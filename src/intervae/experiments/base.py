@@ -49,6 +49,8 @@ class Job(ABC):
         paper: metric, or `metric|part` -> the paper's number.
         training: options of the training.
         seeds: number of seeds; without it, that of the experiment.
+        paper_differs: what the paper's numbers were measured on instead of this data, for the mark
+            beside them; "" for the same data.
     """
 
     data: str
@@ -59,6 +61,7 @@ class Job(ABC):
     paper: Mapping[str, float] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
     seeds: int | None = None
+    paper_differs: str = field(default="", kw_only=True)
 
     @property
     def key(self) -> str:
@@ -68,6 +71,13 @@ class Job(ABC):
 
     def check(self) -> None:  # noqa: B027
         """Raise an error if the job cannot be run here, for example for missing data."""
+
+    def paper_entries(self, key: MetricKey) -> dict[str, Any]:
+        """Return the entries of a row about the paper's number, none where it has none."""
+        if str(key) not in self.paper:
+            return {}
+        number = {"paper": self.paper[str(key)]}
+        return number | ({"paper_differs": self.paper_differs} if self.paper_differs else {})
 
     @abstractmethod
     def run(self, seed: int, device: str, folder: Path) -> Numbers:

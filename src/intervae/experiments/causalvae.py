@@ -30,6 +30,10 @@ SHOWN = (
     "train_seconds",
 )
 
+# of the quick forms
+QUICK_DATA = {"size": 32, "samples": 800}
+QUICK_NETWORK = {"channels": (8, 16, 16, 16), "hidden": 64, "batch_size": 32, "epochs": 8}
+
 DEMO = Experiment(
     "causalvae-demo",
     "What `make demo` trains: CausalVAE on Pendulum, 64x64, small networks",
@@ -37,6 +41,7 @@ DEMO = Experiment(
     seeds=3,
     shown=SHOWN,
     notes=("causalvae",),
+    quick=(Train("pendulum", "causal-vae", QUICK_DATA, QUICK_NETWORK),),
 )
 
 METRICS = (
@@ -67,6 +72,7 @@ LAYERS = {
     "layer_hidden": 128,
     "layer_pixels": 1024,
 }
+QUICK_LAYERS = {**LAYERS, **QUICK_NETWORK, "layer_hidden": 32, "layer_pixels": 256}
 
 
 def _both_decoders(name: str, title: str, data: str) -> Experiment:
@@ -82,6 +88,10 @@ def _both_decoders(name: str, title: str, data: str) -> Experiment:
         shown=SHOWN,
         notes=("causalvae",),
         columns=COLUMNS,
+        quick=(
+            Train(data, "causal-vae", QUICK_DATA, QUICK_LAYERS, "layers", metrics=METRICS),
+            Train(data, "causal-vae", QUICK_DATA, QUICK_NETWORK, metrics=METRICS),
+        ),
     )
 
 
@@ -112,4 +122,9 @@ GRAPH = Experiment(
     seeds=10,
     shown=("shd", "seconds"),
     notes=("causalvae-graph",),
+    quick=tuple(
+        Discover(data, method, {"samples": 1000}, variant=f"random {form}".strip())
+        for data in ("pendulum", "flow")
+        for method, form in (("independence", ""), ("lagrangian", "linear"))
+    ),
 )

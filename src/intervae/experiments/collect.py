@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import intervae
 from intervae.errors import RunError
 from intervae.experiments.base import Job, MetricKey
 from intervae.experiments.plan import Plan
 from intervae.experiments.records import Record, Task
-from intervae.models.environment import versions
 
 Row = dict[str, Any]
 
@@ -34,7 +34,7 @@ def collect_document(plan: Plan, records: Mapping[Task, Record]) -> dict[str, An
         "command": plan.command,
         "revision": _joined(record.revision for record in records.values()),
         "hardware": _joined(record.hardware for record in records.values()),
-        "versions": _versions(list(records.values())),
+        **versions_entries(list(records.values())),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         **({"missing": list(plan.missing)} if plan.missing else {}),
         "rows": collect_rows(plan, records),
@@ -57,7 +57,7 @@ def _job_rows(job: Job, per_seed: Mapping[int, Mapping[MetricKey, float]]) -> li
 
 
 def _row(job: Job, key: MetricKey, values: dict[str, float]) -> Row:
-    row: Row = {
+    return {
         "data": job.data,
         "model": job.model,
         "variant": " ".join(text for text in (job.variant, key.part) if text),
@@ -65,16 +65,31 @@ def _row(job: Job, key: MetricKey, values: dict[str, float]) -> Row:
         "per_seed": values,
         "mean": statistics.fmean(values.values()),
         "std": statistics.stdev(values.values()) if len(values) > 1 else 0.0,
+        **job.paper_entries(key),
     }
-    if str(key) in job.paper:
-        row["paper"] = job.paper[str(key)]
-    return row
 
 
-def _versions(records: Sequence[Record]) -> dict[str, str]:
-    """Return program -> versions of all records that have them, else the present ones."""
-    stored = [record.versions for record in records if record.versions] or [versions()]
-    return {name: _joined(one[name] for one in stored) for name in stored[0]}
+def versions_entries(records: Sequence[Record]) -> dict[str, Any]:
+    """Return `versions`, program -> versions of the machines that ran the records.
+
+    Records without versions add nothing to them, least of all those of this machine; a sentence,
+    `versions_note`, says how many there are.
+    """
+    stored = [record.versions for record in records if record.versions]
+    names = dict.fromkeys(name for one in stored for name in one)
+    entries: dict[str, Any] = {
+        "versions": {
+            "intervae": intervae.__version__,  # stored numbers of other versions are refused
+            **{name: _joined(one[name] for one in stored if name in one) for name in names},
+        }
+    }
+    missing = [record for record in records if not record.versions]
+    if missing:
+        entries["versions_note"] = (
+            f"{len(missing)} of {len(records)} runs, on {_joined(r.hardware for r in missing)}, "
+            "did not record their versions of Python, torch and numpy."
+        )
+    return entries
 
 
 def _joined(texts: Iterable[str]) -> str:

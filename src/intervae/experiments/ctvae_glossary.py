@@ -4,7 +4,7 @@ GLOSSARY = {
     "shapes3d-like": "our own renderer with the factors of 3D Shapes",
     "sprites-frames": "seven of the nine factors of the paper's Sprites, 14 actions instead of 18; "
     "equal images are in the same split",
-    "dsprites": "equal images are in the same split",
+    "dsprites": "rendered again, see the mark; equal images are in the same split",
     "celeba": "pairs of faces that agree in nine of ten attributes and differ in everything "
     "unlabelled, so the true image after an action is unknown",
     "four codebooks": "`ct-vae`: 256 variables; `mcq-vae`: codebooks alone, four codes per patch "

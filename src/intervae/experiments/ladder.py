@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 from intervae import figures
 from intervae.experiments.base import Experiment, MetricKey, Numbers
 from intervae.experiments.jobs import Train
+from intervae.experiments.ladder_figures import PICTURES, copy_deepest, draw_run
 from intervae.metrics import likelihood_bounds
 
 LATENTS = (64, 32, 16, 8, 4)
@@ -23,13 +24,14 @@ BOUND_PAIRS = 50_000  # pairs of image and sample in memory at once
 
 @dataclass(frozen=True)
 class LikelihoodJob(Train):
-    """Train a hierarchy; measure the importance-weighted bound and the active units."""
+    """Train a hierarchy; measure its bound and active units, and draw its figures."""
 
     samples: int = 1000  # importance samples of the bound
 
     def run(self, seed: int, device: str, folder: Path) -> Numbers:
         data = self.load()
         model, seconds = self.train(data, seed, device, folder)
+        draw_run(model, data, folder, seed)
         images = model.observed_images(data.test.images)
         bounds = likelihood_bounds(
             model.log_weights,
@@ -67,6 +69,7 @@ def likelihood_jobs(
     settings: dict[str, Any],
     paper: dict[str, tuple[float | None, ...]],
     samples: int,
+    paper_differs: str = "",
 ) -> tuple[LikelihoodJob, ...]:
     """Return jobs of four variants with one to five layers.
 
@@ -95,9 +98,28 @@ def likelihood_jobs(
                     {} if published is None else {"log_likelihood": published},
                     {"precision": "tf32"},
                     samples=samples,
+                    paper_differs=paper_differs,
                 )
             )
     return tuple(jobs)
+
+
+QUICK_VARIANTS = ("VAE 1", "VAE 2", "VAE+BN+WU 2", "LVAE+BN+WU 2")
+
+
+def quick_jobs(
+    data: str, options: dict[str, Any], settings: dict[str, Any]
+) -> tuple[LikelihoodJob, ...]:
+    """Return jobs of one and two small layers on 2,000 images, without the paper's numbers."""
+    small = {**settings, "widths": (128, 64), "batch_size": 64, "epochs": 12, "warm_up": 3}
+    jobs = likelihood_jobs(data, {**options, "samples": 2000}, small, {}, 50)
+    return tuple(
+        replace(job, settings={**job.settings, "latents": latents, "widths": (128, 64)[:depth]})
+        for job in jobs
+        if job.variant in QUICK_VARIANTS
+        for depth in [len(job.settings["latents"])]
+        for latents in [(16, 8)[:depth]]
+    )
 
 
 _SHOWN = ("log_likelihood", "elbo", "active_units", "active_units_above", "train_seconds")
@@ -145,6 +167,9 @@ LVAE_MNIST = Experiment(
     columns=_SHOWN,
     figure=partial(_FIGURE, title="Hierarchical VAEs on MNIST"),
     notes=("lvae", "lvae-mnist"),
+    pictures=PICTURES,
+    gather=copy_deepest,
+    quick=quick_jobs("mnist", {"validation": 0.05}, {"binarise": True}),
 )
 
 LVAE_OMNIGLOT = Experiment(
@@ -156,12 +181,16 @@ LVAE_OMNIGLOT = Experiment(
         {**_BINARY, "epochs": OMNIGLOT_EPOCHS, "warm_up": OMNIGLOT_EPOCHS // 4},
         _OMNIGLOT_PAPER,
         500,
+        "28 x 28 images of an earlier paper; ours are the public ones, resized",
     ),
     seeds=3,
     shown=_SHOWN,
     columns=_SHOWN,
     figure=partial(_FIGURE, title="Hierarchical VAEs on Omniglot"),
     notes=("lvae", "lvae-omniglot"),
+    pictures=PICTURES,
+    gather=copy_deepest,
+    quick=quick_jobs("omniglot", {"validation": 0.05}, {"binarise": True}),
 )
 
 LVAE_NORB = Experiment(
@@ -186,4 +215,11 @@ LVAE_NORB = Experiment(
     columns=_SHOWN,
     figure=partial(_FIGURE, title="Hierarchical VAEs on small NORB"),
     notes=("lvae", "lvae-norb"),
+    pictures=PICTURES,
+    gather=copy_deepest,
+    quick=quick_jobs(
+        "norb",
+        {"size": 32, "validation": 0.05},
+        {"likelihood": "gaussian", "scale": 0.0, "activation": "tanh"},
+    ),
 )

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from intervae.experiments.base import Experiment
 
 Row = dict[str, Any]
+SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 NOTES = Path(__file__).parent / "notes"  # Markdown files, named by Experiment.notes
 
 
@@ -70,8 +71,10 @@ def render_page(
         lines += ["Mean ± standard deviation over seeds.", ""]
         lines += [*comparison_table(experiment, document), ""]
     elif experiment.columns:
-        lines += ["Mean ± standard deviation over seeds; the paper's number in brackets.", ""]
-        lines += [*summary_table(experiment, document), ""]
+        published = any("paper" in row for row in document["rows"])
+        brackets = "; the paper's number in brackets" if published else ""
+        lines += [f"Mean ± standard deviation over seeds{brackets}.", ""]
+        lines += [*summary_table(experiment, document), "", *_legend(document)]
     if document.get("missing"):
         lines += [f"Not run yet: {', '.join(document['missing'])}.", ""]
     if rows_to_run := _jobs_without_rows(experiment, document):
@@ -81,11 +84,12 @@ def render_page(
     for name in pictures:
         lines += [f"![{name}]({experiment.name}-{name}.png)", ""]
     lines += glossary_table(experiment, document)
-    table = _all_numbers(experiment, document)
+    table = [*_all_numbers(experiment, document), "", *_legend(document)]
     counts = sorted({len(row["per_seed"]) for row in document["rows"]})
     seeds = f"{' or '.join(str(count) for count in counts)} seed{'' if counts == [1] else 's'}"
     source = f"{document['hardware']}, revision {document['revision']}, {document['date']}"
-    table += ["", f"{seeds}, none dropped; {source}. Command:", ""]
+    versions = f" {document['versions_note']}" if "versions_note" in document else ""
+    table += [f"{seeds}, none dropped; {source}.{versions} Command:", ""]
     table += ["```", document["command"], "```", ""]
     if not (experiment.columns or experiment.glossary):
         return Page("\n".join([*lines, *table]), "")
@@ -100,7 +104,11 @@ def summary_table(experiment: Experiment, document: Mapping[str, Any]) -> list[s
     rows = [row for row in split_parts(experiment, document["rows"]) if not row["part"]]
     metrics = [m for m in experiment.columns if any(row["metric"] == m for row in rows)]
     seeds = {(row["data"], row["model"], row["variant"]): str(len(row["per_seed"])) for row in rows}
-    cells = {(row["data"], row["model"], row["variant"], row["metric"]): _cell(row) for row in rows}
+    marks = paper_marks(document)
+    cells = {
+        (row["data"], row["model"], row["variant"], row["metric"]): _cell(row, marks)
+        for row in rows
+    }
     show_seeds = len(set(seeds.values())) > 1
     header = ["data", "model", "variant", *metrics, *(["seeds"] if show_seeds else [])]
     lines = []
@@ -170,11 +178,12 @@ def _all_numbers(experiment: Experiment, document: Mapping[str, Any]) -> list[st
         "| data | model | variant | metric | mean ± std over seeds | min … max | paper |",
         "|---|---|---|---|---|---|---|",
     ]
+    marks = paper_marks(document)
     for row in document["rows"]:
         if row["metric"] in experiment.shown:
             values = sorted(row["per_seed"].values())
             extent = f"{values[0]:.4g} … {values[-1]:.4g}"
-            paper = f"{row['paper']:g}" if "paper" in row else ""
+            paper = _paper(row, marks)
             lines.append(
                 f"| {row['data']} | {row['model']} | {row['variant']} | {row['metric']} | "
                 f"{row['mean']:.4g} ± {_deviation(row['std'], 2)} | {extent} | {paper} |"
@@ -182,8 +191,33 @@ def _all_numbers(experiment: Experiment, document: Mapping[str, Any]) -> list[st
     return lines
 
 
-def _cell(row: Mapping[str, Any]) -> str:
-    paper = f" ({row['paper']:g})" if "paper" in row else ""
+def paper_marks(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a paper measured on instead of the row's data -> the mark of such numbers."""
+    texts = dict.fromkeys(row["paper_differs"] for row in document["rows"] if _marked(row))
+    return {text: str(number).translate(SUPERSCRIPT) for number, text in enumerate(texts, 1)}
+
+
+def _marked(row: Mapping[str, Any]) -> bool:
+    return "paper" in row and bool(row.get("paper_differs"))
+
+
+def _legend(document: Mapping[str, Any]) -> list[str]:
+    """Return the lines that explain the marks, none without marks."""
+    lines = [f"- {mark} {text}." for text, mark in paper_marks(document).items()]
+    return ["Marked numbers of the paper were measured on other data:", "", *lines, ""] * bool(
+        lines
+    )
+
+
+def _paper(row: Mapping[str, Any], marks: Mapping[str, str]) -> str:
+    """Return the paper's number, with a mark where it was measured on other data."""
+    if "paper" not in row:
+        return ""
+    return f"{row['paper']:g}{marks[row['paper_differs']] if _marked(row) else ''}"
+
+
+def _cell(row: Mapping[str, Any], marks: Mapping[str, str]) -> str:
+    paper = f" ({_paper(row, marks)})" if "paper" in row else ""
     return f"{row['mean']:.4g} ± {_deviation(row['std'], 1)}{paper}"
 
 

@@ -82,7 +82,14 @@ def write_record(task: Task, numbers: Numbers, device: str) -> Record:
 def _identity(task: Task) -> dict[str, Any]:
     """Return everything that the numbers of a task depend on, as JSON has it."""
     return {
-        "job": json.loads(json.dumps(asdict(task.job))),
+        "job": _without_remarks(json.loads(json.dumps(asdict(task.job)))),
         "seed": task.seed,
         "intervae": intervae.__version__,
     }
+
+
+def _without_remarks(value: Any) -> Any:
+    """Return the fields of a job, and of jobs in it, without those that are about its page only."""
+    if not isinstance(value, dict):
+        return value
+    return {k: _without_remarks(v) for k, v in value.items() if k != "paper_differs"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from intervae.errors import RunError
-from intervae.experiments.base import Experiment
+from intervae.experiments.base import Experiment, MetricKey
 from intervae.experiments.page import Page, render_page, split_parts
 from intervae.experiments.plan import Plan
 from intervae.files import read_json, write_json, write_text
@@ -23,13 +23,38 @@ def write_results(plan: Plan, document: Mapping[str, Any], results: Path) -> Non
 
 
 def write_table(experiment: Experiment, results: str | Path = "results") -> None:
-    """Write NAME.md, and NAME.png if there is a figure, from NAME.json alone."""
-    document, path = _read_document(experiment, results), Path(results) / experiment.name
+    """Write NAME.md, and NAME.png if there is a figure, from NAME.json alone.
+
+    In NAME.json only what the experiment declares about the paper's numbers is brought up to date.
+    """
+    stored, path = _read_document(experiment, results), Path(results) / experiment.name
+    document = {**stored, "rows": with_declared_paper(experiment, stored["rows"])}
+    if document != stored:
+        write_json(path.with_name(f"{path.name}.json"), document)
     page = results_page(experiment, results)
     write_text(path.with_name(f"{path.name}.md"), page.text)
     if experiment.figure is not None:
         rows = split_parts(experiment, document["rows"])
         experiment.figure(path.with_name(f"{path.name}.png"), rows)
+
+
+def with_declared_paper(
+    experiment: Experiment, rows: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the rows with the paper's numbers and their remarks as the experiment declares them.
+
+    Rows of jobs that the experiment no longer has stay as they are.
+    """
+    jobs = {(job.data, job.model, job.variant): job for job in experiment.jobs}
+    result = []
+    for row, split in zip(rows, split_parts(experiment, rows), strict=True):
+        job = jobs.get((split["data"], split["model"], split["variant"]))
+        if job is None:
+            result.append(dict(row))
+            continue
+        measured = {k: v for k, v in row.items() if k not in ("paper", "paper_differs")}
+        result.append(measured | job.paper_entries(MetricKey(row["metric"], split["part"])))
+    return result
 
 
 def results_page(experiment: Experiment, results: str | Path = "results") -> Page:

@@ -10,6 +10,7 @@ _EXPORTS = {
     "ActionPanel": "intervae.figures.action_mechanisms",
     "action_mechanisms": "intervae.figures.action_mechanisms",
     "adjacency_history": "intervae.figures.adjacency_matrices",
+    "class_scatter": "intervae.figures.class_scatter",
     "ClipRow": "intervae.figures.clips",
     "clip_interventions": "intervae.figures.clips",
     "clip_rows": "intervae.figures.clips",
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from intervae.figures.action_mechanisms import ActionPanel as ActionPanel
     from intervae.figures.action_mechanisms import action_mechanisms as action_mechanisms
     from intervae.figures.adjacency_matrices import adjacency_history as adjacency_history
+    from intervae.figures.class_scatter import class_scatter as class_scatter
     from intervae.figures.clips import ClipRow as ClipRow
     from intervae.figures.clips import clip_interventions as clip_interventions
     from intervae.figures.clips import clip_rows as clip_rows

@@ -25,6 +25,10 @@ from intervae.data.readers.packed_bits import PackedSplit, unpack_bits
 from intervae.data.variables import Variable
 from intervae.errors import DataError, QueryError, unknown
 
+# what the paper's dSprites is, beside results made with the second of the files below
+RENDERED_AGAIN = (
+    "the original dSprites; ours is rendered again, with about 60 images off by a pixel"
+)
 SOURCE = FileSource("dSprites", "dsprites", "deepmind/dsprites-dataset on GitHub")
 FILES = {
     "full": (

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from intervae.errors import DataError, IntervaeError, UsageError
+from intervae.errors import DataError, IntervaeError, MissingDataError, UsageError
 from intervae.files import check_regular
 
 VARIABLE = "INTERVAE_DATA"  # environment variable
@@ -35,14 +35,14 @@ class FileSource:
         """Return the folder INTERVAE_DATA; without one, an error says how to get `file`."""
         setting = os.environ.get(VARIABLE, "")
         if not setting:
-            raise DataError(
+            raise MissingDataError(
                 f"{self.title} is read from your disk: get {file} from {self.page}, put it into "
                 f"{self.folder}/ in a folder of your choice, and set the environment variable "
                 f"{VARIABLE} to that folder."
             )
         root = Path(os.path.abspath(Path(setting).expanduser()))
         if not root.is_dir():
-            raise DataError(
+            raise MissingDataError(
                 f"{VARIABLE} is {setting!r}, which is not a folder; "
                 f"set it to the one that holds {self.folder}/{file}."
             )
@@ -60,7 +60,7 @@ class FileSource:
 
     def raise_missing(self, file: str) -> NoReturn:
         """Raise the error for a file that does not exist."""
-        raise DataError(
+        raise MissingDataError(
             f"there is no {file} in {self.root(file) / self.folder}; "
             f"get it from {self.page} and put it there."
         )
