@@ -11,7 +11,7 @@ from torch import Tensor
 
 from intervae.data import Split
 from intervae.models.base import Model
-from intervae.models.phases import Phase
+from intervae.models.phases import Phase, Player
 from intervae.training.averaging import WeightAverage
 from intervae.training.optimisers import (
     CAPTURABLE,
@@ -91,30 +91,43 @@ class Stepper:
         """Train every player on one batch; return the stacked terms (t,)."""
         batch = self.split.batch(self.order.index_select(0, self.position)[0])
         batch["step"] = self.first_step + self.position[0]
-        factor = self.factors.index_select(0, self.position)[0]
+        self.set_device_rates()
         terms: dict[str, Tensor] = {}
         for player, optimiser in zip(self.phase.players, self.optimisers, strict=True):
-            for group in optimiser.param_groups:
-                if isinstance(group["lr"], Tensor):
-                    group["lr"].copy_(group["base_rate"] * factor)
             for _ in range(player.steps):
                 self.model.zero_grad(set_to_none=True)
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
                     player_terms = player.loss(batch, self.generator)
                 player_terms["loss"].backward()
-                if player.clip is not None:
-                    for group in optimiser.param_groups:
-                        torch.nn.utils.clip_grad_norm_(group["params"], player.clip)
-                optimiser.step()
+                self.descend(player, optimiser)
             prefix = f"{player.name}." if len(self.phase.players) > 1 else ""
             terms |= {prefix + name: value.detach() for name, value in player_terms.items()}
+        self.end_step()
+        self.names = list(terms)
+        return torch.stack([value.float() for value in terms.values()])
+
+    def set_device_rates(self) -> None:
+        """Set the learning rates that are tensors; `set_host_rates` sets those that are floats."""
+        factor = self.factors.index_select(0, self.position)[0]
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].copy_(group["base_rate"] * factor)
+
+    def descend(self, player: Player, optimiser: torch.optim.Optimizer) -> None:
+        """Clip the gradients of a player, and step."""
+        if player.clip is not None:
+            for group in optimiser.param_groups:
+                torch.nn.utils.clip_grad_norm_(group["params"], player.clip)
+        optimiser.step()
+
+    def end_step(self) -> None:
+        """Update what follows the optimisers: averages and buffers."""
         if self.average is not None:
             self.average.update()
         if self.phase.after_step is not None:
             with torch.no_grad():
                 self.phase.after_step()
-        self.names = list(terms)
-        return torch.stack([value.float() for value in terms.values()])
 
     def _capture(self) -> None:
         """Record a step as a CUDA graph; its warm-up steps are undone."""
@@ -142,7 +155,21 @@ class Stepper:
             self.average.reset()
 
     def run_epoch(self, epoch: int, epochs: int, seed: int) -> Tensor:
-        """Run the steps of one epoch; return the terms (steps, t) on the host.
+        """Run the steps of one epoch; return the terms (steps, t) on the host."""
+        factors = self.begin_epoch(epoch, epochs, seed)
+        if self.graph is not None:
+            for _ in factors:
+                self.graph.replay()
+            return self.history.cpu()
+        rows: list[Tensor] = []
+        for factor in factors:
+            self.set_host_rates(factor)
+            rows.append(self._step())
+            self.position += 1
+        return torch.stack(rows).cpu()
+
+    def begin_epoch(self, epoch: int, epochs: int, seed: int) -> list[float]:
+        """Fill the tables of an epoch; return the factors of the learning rate.
 
         The order of the batches and all noise depend on `seed` alone.
         """
@@ -158,26 +185,17 @@ class Stepper:
         self.factors.copy_(torch.tensor(factors))
         self.first_step.fill_(first)
         self.position.zero_()
-        if self.graph is not None:
-            for _ in range(steps):
-                self.graph.replay()
-            return self.history.cpu()
-        rows: list[Tensor] = []
-        for factor in factors:
-            self._set_host_rates(factor)
-            rows.append(self._step())
-            self.position += 1
-        return torch.stack(rows).cpu()
+        return factors
 
     def try_step(self) -> None:
         """Run a step on the first rows, to time it."""
         rows = torch.arange(self.order.numel(), device=self.device)
         self.order.copy_(rows.view_as(self.order))
-        self._set_host_rates(1.0)
+        self.set_host_rates(1.0)
         self._step()
 
-    def _set_host_rates(self, factor: float) -> None:
-        """Set the learning rates that are floats; `_step` sets those that are tensors."""
+    def set_host_rates(self, factor: float) -> None:
+        """Set the learning rates that are floats."""
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
                 if not isinstance(group["lr"], Tensor):
