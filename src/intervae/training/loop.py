@@ -98,6 +98,7 @@ class Trainer:
     ) -> None:
         self.model, self.seed, self.out = model, seed, out
         self.device, self.options = device, options
+        self.stack = 1  # the most runs that were trained as one stack with this one
         self.shown = options.progress  # whether a progress bar is shown; None: on a terminal
         self.source = dict(data.source)
         train, validation = data.train.to(device), data.validation.to(device)
@@ -117,7 +118,8 @@ class Trainer:
         description = describe_training(
             self.source, self.seed, self.options, self.device, self.command
         )
-        return {**description, "threads": self.progress.threads}
+        stack = {"stack": self.stack} if self.stack > 1 else {}
+        return {**description, "threads": self.progress.threads, **stack}
 
     def open_run(self, resume: bool, overwrite: bool) -> None:
         """Create the run folder, or load the checkpoint of the one that is resumed."""
@@ -207,11 +209,15 @@ class Trainer:
         """Train one phase from its beginning or from the checkpoint to its end."""
         data = self.begin_phase(index)
         if self.phases[index].players:
-            training = PhaseTraining(self, index, data, timed=True)
-            while not training.ended:
-                training.end_epoch(training.run_epoch())
-            training.end()
+            self.train_phase(index, data)
         self.end_phase(index)
+
+    def train_phase(self, index: int, data: Dataset) -> None:
+        """Run the epochs of a phase, from its beginning or from the checkpoint."""
+        training = PhaseTraining(self, index, data, timed=True)
+        while not training.ended:
+            training.end_epoch(training.run_epoch())
+        training.end()
 
     def begin_phase(self, index: int) -> Dataset:
         """Prepare a phase; return its data."""

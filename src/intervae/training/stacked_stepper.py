@@ -79,6 +79,8 @@ class StackedStepper:
 
     def _check(self) -> list[Draw]:
         self.order.copy_(torch.arange(self.order[0].numel()).view_as(self.order[0]))
+        # in the middle of the phase, where a term that is off at first is on
+        self.first_step.fill_(self.steps * self.trainings[0].phase.epochs // 2)
         losses = [player.loss for player in self.players]
         return self.stack.check(self._batch(), losses, self.steppers)
 
