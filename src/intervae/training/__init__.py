@@ -10,5 +10,6 @@ concurrent_runs.py: several runs on one GPU.
 from intervae.models.device import choose_device
 from intervae.training.loop import Result, fit
 from intervae.training.options import Options
+from intervae.training.seeds import SeedRun, fit_seeds
 
-__all__ = ["Options", "Result", "choose_device", "fit"]
+__all__ = ["Options", "Result", "SeedRun", "choose_device", "fit", "fit_seeds"]

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 
-class NotStackable(Exception):
+class StackError(Exception):
     """A loss that cannot be vmapped over runs; the text says why, as the end of a sentence."""
 
 
@@ -55,7 +55,7 @@ class _Draws(TorchFunctionMode):
         tensors = [leaf for leaf in pytree.tree_leaves((args, others)) if isinstance(leaf, Tensor)]
         if func not in FUNCTIONS or tensors:
             name = getattr(func, "__name__", str(func))
-            raise NotStackable(f"its loss draws noise with {name}, which depends on other tensors")
+            raise StackError(f"its loss draws noise with {name}, which depends on other tensors")
         return self.draw(Draw(func, args, others))
 
 
@@ -82,7 +82,7 @@ class ReplayedDraws(_Draws):
 
     def draw(self, call: Draw) -> Tensor:
         if not self.left or self.left[0][0] != call:
-            raise NotStackable("its loss draws other noise from step to step")
+            raise StackError("its loss draws other noise from step to step")
         return self.left.pop(0)[1]
 
 

@@ -37,9 +37,7 @@ class PhaseTraining:
         batch_size, bf16 = check_phase(phase, data), options.precision == "bf16"
         if timed:
             threads = options.threads or trainer.progress.threads
-            timing = time_phase(
-                trainer.model, phase, data, batch_size, bf16=bf16, threads=threads
-            )
+            timing = time_phase(trainer.model, phase, data, batch_size, bf16=bf16, threads=threads)
             trainer.progress.threads = timing.threads
             trainer.bar.show_estimate(timing, phase.epochs - trainer.progress.epoch)
         self.stepper = Stepper(
@@ -69,16 +67,24 @@ class PhaseTraining:
         """Run the steps of the next epoch; return their terms (steps, t)."""
         return self.stepper.run_epoch(self.epoch, self.phase.epochs, self.seed)
 
-    def end_epoch(self, terms: Tensor) -> None:
-        """Validate after the steps of an epoch, log, write a checkpoint; decide whether to end."""
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether the last checkpoint is old enough for another one."""
+        options = self.trainer.options
+        return time.monotonic() - self.trainer.last_write >= options.checkpoint_seconds
+
+    def end_epoch(self, terms: Tensor, due: bool | None = None) -> None:
+        """Validate after the steps of an epoch, and log; decide whether the phase ends.
+
+        Arguments:
+            due: whether to write a checkpoint; without it, `checkpoint_due`.
+        """
         trainer, phase, stepper, epoch = self.trainer, self.phase, self.stepper, self.epoch
         progress = trainer.progress
         check_finite_steps(terms, stepper.names, phase, epoch, trainer.checkpoint)
         train = dict(zip(stepper.names, terms.double().mean(0).tolist(), strict=True))
         with stepper.averaged_weights():
-            validation = validation_terms(
-                trainer.model, phase, self.data.validation, trainer.seed
-            )
+            validation = validation_terms(trainer.model, phase, self.data.validation, trainer.seed)
             check_finite_validation(validation, phase, epoch, trainer.checkpoint)
             progress.epoch = epoch + 1
             if progress.best is None or validation["loss"] < progress.best:
@@ -89,8 +95,7 @@ class PhaseTraining:
         self._log(epoch, train, validation)
         waited = epoch + 1 - progress.best_epoch
         stopped = ended or (phase.patience is not None and waited >= phase.patience)
-        due = time.monotonic() - trainer.last_write >= trainer.options.checkpoint_seconds
-        if due and not stopped:
+        if not stopped and (self.checkpoint_due if due is None else due):
             trainer.write_checkpoint(stepper, self.best)
         self.ended = stopped or epoch + 1 >= phase.epochs
 

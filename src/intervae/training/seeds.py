@@ -25,7 +25,7 @@ from intervae.models.device import choose_device
 from intervae.settings import build_settings, check_flags, check_seed
 from intervae.training.arguments import check_arguments, check_out
 from intervae.training.concurrent_runs import run_concurrently
-from intervae.training.draws import NotStackable
+from intervae.training.draws import StackError
 from intervae.training.epochs import PhaseTraining
 from intervae.training.logging import ProgressBar
 from intervae.training.loop import Result, Trainer
@@ -54,7 +54,7 @@ def fit_seeds(
     device: str | torch.device = "auto",
     resume: bool = False,
     overwrite: bool = False,
-    stack: bool | int = True,
+    stack: bool | int | None = None,
     notify: Callable[[str], None] = lambda text: None,
     **options: Any,
 ) -> list[SeedRun]:
@@ -65,8 +65,9 @@ def fit_seeds(
         out: folder of the run folders seed-0, seed-1, ...; None keeps everything in memory.
         resume: continue the runs that are there, and start the others.
         overwrite: replace runs that are there.
-        stack: train as many runs as fit as one stack; a number is the most runs of a stack, and
-            False trains none as a stack.
+        stack: True trains as many runs as fit as one stack, a number is the most runs of a stack,
+            and False trains none as a stack. By default True on a GPU and False elsewhere, where
+            runs one after the other are faster.
         notify: called with a sentence about runs that are no stack, or a smaller one.
         options: see `Options`.
     """
@@ -110,7 +111,7 @@ def fit_stack(
     device: str | torch.device = "auto",
     resume: bool = False,
     overwrite: bool = False,
-    stack: bool | int = True,
+    stack: bool | int | None = None,
     notify: Callable[[str], None] = lambda text: None,
     **options: Any,
 ) -> list[SeedRun]:
@@ -121,9 +122,11 @@ def fit_stack(
     for model in models:
         check_arguments(model, data, options, resume=resume, overwrite=overwrite)
     check_flags(resume=resume)
+    chosen = choose_device(device)
+    if stack is None:
+        stack = chosen.type == "cuda"
     if not isinstance(stack, int) or stack < 0:
         raise UsageError(f"stack={stack!r} must be True, False or a number of runs.")
-    chosen = choose_device(device)
     training_options = build_settings(Options, options)
     on_device = replace(data, **{n: split.to(chosen) for n, split in data.splits.items()})
     if chosen.type != "cpu":  # one copy of training and validation for all runs
@@ -190,7 +193,7 @@ class _Seeds:
         if min(len(members), self.size) > 1:
             try:
                 separate = self._train_stacks(index, separate)
-            except NotStackable as reason:
+            except StackError as reason:
                 separate = [pair for pair in separate if pair[0].progress.phase == index]
                 how = "side by side" if self.device.type == "cuda" else "one after the other"
                 self.notify(
@@ -272,10 +275,12 @@ class _Seeds:
                 stack = StackedStepper(
                     active, cuda_graph=self.options.cuda_graph, calls=stack.calls
                 )
-            for training, terms in zip(stack.trainings, stack.run_epoch(), strict=True):
+            results = stack.run_epoch()
+            due = any(training.checkpoint_due for training in active)  # of all in one epoch
+            for training, terms in zip(stack.trainings, results, strict=True):
                 if training in active:
                     with self._failing(training.trainer):
-                        training.end_epoch(terms)
+                        training.end_epoch(terms, due)
             active = self._end_runs(index, stack, active)
             losses = [t.trainer.progress.best for t in stack.trainings]
             best = [loss for loss in losses if loss is not None]

@@ -21,7 +21,7 @@ from intervae.models.base import Model
 from intervae.models.phases import Loss, Terms
 from intervae.training.draws import (
     Draw,
-    NotStackable,
+    StackError,
     RecordedDraws,
     ReplayedDraws,
     draw_for_runs,
@@ -97,7 +97,7 @@ class Stack:
     def check(
         self, batch: Batch, losses: Sequence[Loss], steppers: Sequence[Stepper]
     ) -> list[Draw]:
-        """Return the draws of a step; raise NotStackable for losses that vmap would change.
+        """Return the draws of a step; raise StackError for losses that vmap would change.
 
         Loss and gradients of every run alone are compared with those of the stack on one batch.
 
@@ -117,7 +117,7 @@ class Stack:
                 with _autocast(steppers[0]), RecordedDraws(generator) as recorded:
                     alone.append(loss(own, generator))
                 if calls is not None and calls != recorded.calls:
-                    raise NotStackable("the losses of its seeds draw different noise")
+                    raise StackError("the losses of its seeds draw different noise")
                 calls = recorded.calls
                 alone[-1]["loss"].backward()
                 gradients.append(_take_gradients(self.members[r]))
@@ -129,13 +129,13 @@ class Stack:
                     together = self.terms(batch, calls, generators)
                 together["loss"].sum().backward()
                 self.share_gradients()
-            except NotStackable:
+            except StackError:
                 raise
             except Exception as error:  # vmap raises errors of many kinds
                 if is_out_of_memory(error):
                     raise
                 text = str(error).strip().split("\n")[0].split(". ")[0].rstrip(".")
-                raise NotStackable(f"torch cannot vmap its loss ({text[:160]})") from error
+                raise StackError(f"torch cannot vmap its loss ({text[:160]})") from error
             finally:
                 self.zero_gradients()
             for r, terms in enumerate(alone):
@@ -201,14 +201,14 @@ def _take_gradients(members: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _compare(alone: Terms, together: Terms, tolerance: float) -> None:
-    """Raise NotStackable if the terms of a run differ from those in the stack."""
+    """Raise StackError if the terms of a run differ from those in the stack."""
     if alone.keys() != together.keys():
-        raise NotStackable("its loss has other terms under vmap")
+        raise StackError("its loss has other terms under vmap")
     scale = float(alone["loss"].detach().abs())
     for name, term in alone.items():
         one, other = float(term.detach()), float(together[name].detach())
         if abs(one - other) > tolerance * (abs(one) + 0.1 * scale):
-            raise NotStackable(
+            raise StackError(
                 f"its loss term {name!r} differs under vmap, {other:.6g} for {one:.6g}"
             )
 
@@ -216,15 +216,13 @@ def _compare(alone: Terms, together: Terms, tolerance: float) -> None:
 def _compare_gradients(
     alone: dict[str, Tensor], together: dict[str, Tensor], tolerance: float
 ) -> None:
-    """Raise NotStackable if the gradient of a run differs from that in the stack."""
+    """Raise StackError if the gradient of a run differs from that in the stack."""
     zero = torch.zeros(())
     names = sorted(alone.keys() | together.keys())
     difference = [
-        (alone[n] if n in alone else zero) - (together[n] if n in together else zero)
-        for n in names
-        if n in alone or together[n].any()
+        alone.get(n, zero) - together.get(n, zero) for n in names if n in alone or together[n].any()
     ]
     squares = sum(float(d.double().square().sum()) for d in difference)
     norm = sum(float(g.double().square().sum()) for g in alone.values())
     if squares > (10 * tolerance) ** 2 * norm + 1e-20:
-        raise NotStackable("its gradients differ under vmap")
+        raise StackError("its gradients differ under vmap")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from intervae.models.phases import Phase
 from intervae.nets.norm import batch_norm_layers
-from intervae.training.draws import Draw, NotStackable
+from intervae.training.draws import Draw, StackError
 from intervae.training.epochs import PhaseTraining
 from intervae.training.optimisers import CAPTURABLE
 from intervae.training.stack import Stack, undone_steps
@@ -17,20 +17,20 @@ from intervae.training.stepper import CAPTURING, capture_stream
 
 
 def check_stackable(trainings: Sequence[PhaseTraining]) -> None:
-    """Raise NotStackable, with the reason, for a phase whose runs are no stack."""
+    """Raise StackError, with the reason, for a phase whose runs are no stack."""
     first = trainings[0]
     phase: Phase = first.phase
     if len(phase.players) > 1:
-        raise NotStackable(f"it has {len(phase.players)} players that take turns")
+        raise StackError(f"it has {len(phase.players)} players that take turns")
     if phase.after_step is not None:
-        raise NotStackable("it updates buffers after every step")
+        raise StackError("it updates buffers after every step")
     if batch_norm_layers(first.trainer.model):
-        raise NotStackable("its batch normalisation keeps the statistics of each batch")
+        raise StackError("its batch normalisation keeps the statistics of each batch")
     for training in trainings:
         if training.data.train is not training.trainer.data.train:
-            raise NotStackable("it makes its own data for each seed")
+            raise StackError("it makes its own data for each seed")
         if training.stepper.order.shape != first.stepper.order.shape:
-            raise NotStackable("its runs have batches of different sizes")
+            raise StackError("its runs have batches of different sizes")
 
 
 class StackedStepper:
@@ -89,7 +89,7 @@ class StackedStepper:
         rows = self.order.index_select(1, self.position)[:, 0]  # (R, B)
         batch = self.split.batch(rows.flatten())
         if any(len(tensor) != rows.numel() for tensor in batch.values()):
-            raise NotStackable("its batches are not rows of tensors")
+            raise StackError("its batches are not rows of tensors")
         stacked = {name: tensor.unflatten(0, rows.shape) for name, tensor in batch.items()}
         return {**stacked, "step": self.first_step + self.position[0]}
 
