@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from intervae.cli.options import Device
+from intervae.cli.options import Device, Stack
 from intervae.cli.output import echo, print_page
 from intervae.cli.signals import trace_crashes
 from intervae.errors import UsageError
@@ -50,6 +50,7 @@ def reproduce(
         int | None,
         typer.Option(min=1, help="Number of concurrent runs.", show_default="8 on a GPU, else 1"),
     ] = None,
+    stack: Stack = None,
     together: Annotated[int | None, typer.Option(hidden=True)] = None,
     table: Annotated[
         bool,
@@ -92,6 +93,7 @@ def reproduce(
             only=only,
             shard=_parse_shard(shard),
             concurrent=concurrent,
+            stack=stack,
             quick=quick,
             finished=finished,
             notify=echo,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 
-from intervae.errors import RunError, TrainingError
+from intervae.errors import IntervaeError, RunError, TrainingError
 from intervae.experiments.base import MetricKey
 from intervae.experiments.plan import Plan
 from intervae.experiments.records import Record, Task, read_record, write_record
 from intervae.training.concurrent_runs import run_concurrently
+from intervae.training.draws import StackError
 
 
 def execute(plan: Plan, notify: Callable[[str], None]) -> dict[Task, Record]:
@@ -23,7 +25,11 @@ def execute(plan: Plan, notify: Callable[[str], None]) -> dict[Task, Record]:
     """
     for task in plan.unfinished:
         task.job.check()
-    calls = [functools.partial(_record_or_error, task, plan.device) for task in plan.tasks]
+    stacks = _stacks(plan, notify)
+    calls = [
+        functools.partial(_record_or_error, task, plan.device, stacks.get(task))
+        for task in plan.tasks
+    ]
     records: dict[int, Record] = {}
     errors: list[Exception] = []
     with _matmul_precision(plan):
@@ -48,9 +54,47 @@ def execute(plan: Plan, notify: Callable[[str], None]) -> dict[Task, Record]:
     return {plan.tasks[number]: records[number] for number in sorted(records)}
 
 
-def _record_or_error(task: Task, device: str) -> Record | Exception:
+class _Stack:
+    """Unfinished seeds of one job, which the first task of the job trains as a stack."""
+
+    def __init__(self, tasks: list[Task], device: str, notify: Callable[[str], None]) -> None:
+        self.tasks, self.device, self.notify = tasks, device, notify
+        self.job = tasks[0].job
+        self.lock, self.begun = threading.Lock(), False
+
+    def train(self) -> None:
+        """Train the stack at the first call; other calls wait for its end."""
+        with self.lock:
+            if self.begun:
+                return
+            self.begun = True
+            folders = {task.seed: task.folder for task in self.tasks}
+            try:
+                self.job.train_stack(folders, self.device, self.notify)
+            except StackError as reason:
+                self.notify(f"{self.job.key}: its seeds are trained one by one, because {reason}.")
+            except IntervaeError as error:  # the tasks raise it again, each with its seed
+                self.notify(f"{self.job.key}: the stack of its seeds failed: {error}")
+
+
+def _stacks(plan: Plan, notify: Callable[[str], None]) -> dict[Task, _Stack]:
+    """Return the stack of each unfinished task whose job trains several seeds as one."""
+    jobs: dict[int, list[Task]] = {}
+    for task in plan.unfinished if plan.stack else ():
+        if task.job.trains_stacks:
+            jobs.setdefault(id(task.job), []).append(task)
+    stacks: dict[Task, _Stack] = {}
+    for tasks in jobs.values():
+        if len(tasks) > 1:
+            stacks |= dict.fromkeys(tasks, _Stack(tasks, plan.device, notify))
+    return stacks
+
+
+def _record_or_error(task: Task, device: str, stack: _Stack | None) -> Record | Exception:
     """Return the record of a task, or the error with which it failed."""
     try:
+        if stack is not None:
+            stack.train()
         return _record(task, device)
     except Exception as error:
         return error

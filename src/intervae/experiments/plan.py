@@ -27,6 +27,7 @@ class Plan:
         missing: folder names of tasks left out because they are not finished (`finished`).
         partial: only a part of the experiment is run, so there is no table.
         command: the command that the results file names.
+        stack: train the seeds of a job as one stack where its model allows it.
     """
 
     experiment: Experiment
@@ -38,6 +39,7 @@ class Plan:
     command: str
     device: str
     workers: int
+    stack: bool
 
 
 def make_plan(
@@ -51,6 +53,7 @@ def make_plan(
     only: str,
     shard: tuple[int, int],
     concurrent: int | None,
+    stack: bool | None,
     command: str,
     quick: bool,
     finished: bool,
@@ -95,6 +98,7 @@ def make_plan(
         command,
         device,
         concurrent,
+        device.startswith("cuda") if stack is None else stack,
     )
 
 

@@ -145,6 +145,7 @@ class Trainer:
     def _resume(self, out: Path) -> None:
         config = check_resumed_run(out, self.model, self.seed, self.options)
         self.command = str(config.get("command") or self.command)  # the first command
+        self.stack = config["stack"] if isinstance(config.get("stack"), int) else 1
         self._initialise()
         path = out / "checkpoints" / "last.safetensors"
         if path.exists() or (out / "model.safetensors").exists():

@@ -21,9 +21,9 @@ from intervae.models.base import Model
 from intervae.models.phases import Loss, Terms
 from intervae.training.draws import (
     Draw,
-    StackError,
     RecordedDraws,
     ReplayedDraws,
+    StackError,
     draw_for_runs,
 )
 from intervae.training.stepper import Stepper
