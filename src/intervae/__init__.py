@@ -25,6 +25,7 @@ _EXPORTS = {
     "evaluate": "intervae.evaluation",
     "register_metric": "intervae.evaluation",
     "fit": "intervae.training",
+    "fit_seeds": "intervae.training",
     "reproduce": "intervae.experiments",
     "IntervaeError": "intervae.errors",
 }
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from intervae.models import register_model as register_model
     from intervae.models.heat_maps import heat_map as heat_map
     from intervae.training import fit as fit
+    from intervae.training import fit_seeds as fit_seeds
 
 
 def __getattr__(name: str) -> Any:

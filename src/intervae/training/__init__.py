@@ -1,10 +1,12 @@
 """Training of models: `fit` runs the phases of a model in one loop.
 
-loop.py: `fit`. run_folder.py: new and resumed run folders. stepper.py: the steps of a phase.
+loop.py: `fit`. epochs.py: the epochs of a phase. run_folder.py: new and resumed run folders. stepper.py: the steps of a phase.
 optimisers.py: optimisers and learning rates. validation.py: checks and validation losses.
 checkpoint.py: saved state. logging.py: metrics.jsonl, TensorBoard, progress.
 timing.py: number of threads and estimate of the time. arguments.py: checks of arguments.
 concurrent_runs.py: several runs on one GPU.
+seeds.py: `fit_seeds`. stacked_runs.py: its phases. stacked_stepper.py, stack.py, draws.py: runs
+with a leading axis, one vmapped loss, and its noise.
 """
 
 from intervae.models.device import choose_device
