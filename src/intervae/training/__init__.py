@@ -1,6 +1,7 @@
 """Training of models: `fit` runs the phases of a model in one loop.
 
-loop.py: `fit`. epochs.py: the epochs of a phase. run_folder.py: new and resumed run folders. stepper.py: the steps of a phase.
+loop.py: `fit`. epochs.py: the epochs of a phase. stepper.py: its steps.
+run_folder.py: new and resumed run folders.
 optimisers.py: optimisers and learning rates. validation.py: checks and validation losses.
 checkpoint.py: saved state. logging.py: metrics.jsonl, TensorBoard, progress.
 timing.py: number of threads and estimate of the time. arguments.py: checks of arguments.

@@ -122,9 +122,9 @@ def fit_stack(
     if not isinstance(stack, int) or stack < 0:
         raise UsageError(f"stack={stack!r} must be True, False or a number of runs.")
     training_options = build_settings(Options, options)
-    on_device = replace(data, **{n: split.to(chosen) for n, split in data.splits.items()})
-    if chosen.type != "cpu":  # one copy of training and validation for all runs
-        on_device = replace(on_device, test=data.test)
+    # one copy of training and validation for all runs
+    train, validation = data.train.to(chosen), data.validation.to(chosen)
+    on_device = replace(data, train=train, validation=validation)
     trainers = [
         Trainer(model, on_device, seed, folder, chosen, training_options)
         for model, seed, folder in zip(models, seeds, folders, strict=True)

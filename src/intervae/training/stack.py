@@ -8,17 +8,19 @@ validation, checkpoints) is the code of a single run, on its own slice.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.utils import _pytree as pytree
 
 from intervae.data import Batch
 from intervae.memory import is_out_of_memory
 from intervae.models.base import Model
 from intervae.models.phases import Loss, Terms
+from intervae.nets.norm import BatchNorm, batch_norm_layers
 from intervae.training.draws import (
     Draw,
     RecordedDraws,
@@ -64,17 +66,37 @@ class Stack:
     def terms(
         self, batch: Batch, calls: Sequence[Draw], generators: Sequence[torch.Generator]
     ) -> Terms:
-        """Return the terms (R,) of a batch whose tensors are (R, ...)."""
+        """Return the terms (R,) of a batch whose tensors are (R, ...).
+
+        The statistics of batch normalisation are left in the layers of each model, as its own loss
+        leaves them.
+        """
         values = draw_for_runs(calls, generators)
+        layers = batch_norm_layers(self.models[0])
+        own = [layer.batch_statistics for layer in layers]
 
         def loss(
             parameters: dict[str, Tensor], buffers: dict[str, Tensor], batch: Batch, noise: Any
-        ) -> Terms:
+        ) -> tuple[Terms, dict[int, tuple[Tensor, Tensor]]]:
+            for layer in layers:
+                layer.batch_statistics = None
             tensors = {f"model.{name}": t for name, t in (parameters | buffers).items()}
             with ReplayedDraws(generators[0], calls, noise):
-                return functional_call(self.wrapped, tensors, (batch, generators[0]))
+                terms = functional_call(self.wrapped, tensors, (batch, generators[0]))
+            pairs = {i: layer.batch_statistics for i, layer in enumerate(layers)}
+            return terms, {i: pair for i, pair in pairs.items() if pair is not None}
 
-        return vmap(loss)(self.parameters, self.buffers, batch, values)
+        try:
+            terms, statistics = vmap(loss)(self.parameters, self.buffers, batch, values)
+        finally:  # no tensor of vmap stays in the first model
+            for layer, pair in zip(layers, own, strict=True):
+                layer.batch_statistics = pair
+        for r, model in enumerate(self.models):
+            for i, layer in enumerate(batch_norm_layers(model)):
+                if i in statistics:
+                    mean, inverse_std = statistics[i]
+                    layer.batch_statistics = mean[r], inverse_std[r]
+        return terms
 
     def zero_gradients(self) -> None:
         for stack in self.parameters.values():
@@ -114,8 +136,11 @@ class Stack:
             for r, (loss, generator) in enumerate(zip(losses, generators, strict=True)):
                 own = {name: tensor[r] for name, tensor in batch.items()}
                 generator.manual_seed(r)
+                before = _attributes(self.models[r])
                 with _autocast(steppers[0]), RecordedDraws(generator) as recorded:
                     alone.append(loss(own, generator))
+                for name in _attributes(self.models[r]) - before:
+                    raise StackError(f"its loss leaves tensors in {name[0]}")
                 if calls is not None and calls != recorded.calls:
                     raise StackError("the losses of its seeds draw different noise")
                 calls = recorded.calls
@@ -188,11 +213,26 @@ def _empty_stack(first: Tensor, runs: int) -> Tensor:
     )
 
 
+def _attributes(model: Model) -> set[tuple[str, int]]:
+    """Return (name, identity) of the attributes that hold tensors outside of the state.
+
+    Statistics of batch normalisation are left out, which `Stack.terms` hands on.
+    """
+    return {
+        (f"{name}.{key}".lstrip("."), id(value))
+        for name, module in model.named_modules()
+        for key, value in vars(module).items()
+        if key not in ("_parameters", "_buffers", "_modules")
+        and not (isinstance(module, BatchNorm) and key == "batch_statistics")
+        and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(value))
+    }
+
+
 def _autocast(stepper: Stepper) -> torch.autocast:
     return torch.autocast(stepper.device.type, torch.bfloat16, enabled=stepper.bf16)
 
 
-def _take_gradients(members: dict[str, Tensor]) -> dict[str, Tensor]:
+def _take_gradients(members: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the gradients of the parameters, and remove them."""
     gradients = {n: p.grad.clone() for n, p in members.items() if p.grad is not None}
     for parameter in members.values():

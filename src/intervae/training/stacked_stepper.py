@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from intervae.models.phases import Phase
-from intervae.nets.norm import batch_norm_layers
 from intervae.training.draws import Draw, StackError
 from intervae.training.epochs import PhaseTraining
 from intervae.training.optimisers import CAPTURABLE
@@ -22,10 +21,6 @@ def check_stackable(trainings: Sequence[PhaseTraining]) -> None:
     phase: Phase = first.phase
     if len(phase.players) > 1:
         raise StackError(f"it has {len(phase.players)} players that take turns")
-    if phase.after_step is not None:
-        raise StackError("it updates buffers after every step")
-    if batch_norm_layers(first.trainer.model):
-        raise StackError("its batch normalisation keeps the statistics of each batch")
     for training in trainings:
         if training.data.train is not training.trainer.data.train:
             raise StackError("it makes its own data for each seed")
