@@ -26,6 +26,7 @@ _EXPORTS = {
     "evaluate": "intervae.evaluation",
     "register_metric": "intervae.evaluation",
     "fit": "intervae.training",
+    "fit_seeds": "intervae.training",
     "reproduce": "intervae.experiments",
     "tune": "intervae.tuning",
     "IntervaeError": "intervae.errors",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from intervae.models import register_model as register_model
     from intervae.models.heat_maps import heat_map as heat_map
     from intervae.training import fit as fit
+    from intervae.training import fit_seeds as fit_seeds
     from intervae.tuning import tune as tune
 
 

@@ -226,6 +226,52 @@ def test_concurrent_runs_give_the_same_rows(
         assert weights[0] == weights[1]
 
 
+def test_stack_of_the_seeds_gives_the_rows_of_single_runs(
+    reproduced: tuple[Path, dict[str, Any], list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jobs, "write_figures", lambda *_: [])
+    monkeypatch.setattr(jobs.Train, "train", trained_before(jobs.Train.train))
+    experiment = replace(TINY, jobs=(TRAIN,))
+    for concurrent in (1, 2):
+        again = reproduce_in(experiment, tmp_path / str(concurrent), concurrent=concurrent, stack=1)
+        rows = {(r["metric"], r["variant"]): r["per_seed"] for r in timeless(reproduced[1])}
+        for row in timeless(again):
+            assert row["per_seed"] == pytest.approx(
+                rows[row["metric"], row["variant"]], rel=1e-3, abs=1e-3
+            )
+    folder = tmp_path / "1" / "runs" / "tiny" / "pendulum-causal-vae-small-1"
+    assert json.loads((folder / "config.json").read_text())["stack"] == 2
+
+
+def trained_before(train: Any) -> Any:
+    """`Train.train` for runs that a stack has trained already."""
+
+    def check(self: Train, data: Any, seed: int, device: str, folder: Path) -> Any:
+        assert (folder / "model.safetensors").is_file()
+        return train(self, data, seed, device, folder)
+
+    return check
+
+
+def test_job_that_is_no_stack_says_why_and_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "write_figures", lambda *_: [])
+    settings = {"channels": (8, 8), "latents": 2, "epochs": 1, "batch_size": 16}
+    job = Train("pendulum", "factor-vae", {"size": 16, "samples": 96}, settings, metrics=("mic",))
+    lines: list[str] = []
+    experiment = Experiment("tiny", "A tiny table", (job,), 2, ("mic",))
+    document = reproduce_in(experiment, tmp_path, stack=True, notify=lines.append)
+    assert lines[0] == (
+        "pendulum-factor-vae: its seeds are trained one by one, because it has 2 players that "
+        "take turns."
+    )
+    assert len(lines) == 3
+    assert document["rows"][0]["per_seed"].keys() == {"0", "1"}
+
+
 def test_interrupted_experiment_is_resumed(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):

@@ -325,7 +325,7 @@ def test_overwriting_leaves_no_old_evaluation_or_figures(
     def interrupt(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("intervae.training.loop.Trainer._run_phase", interrupt)
+    monkeypatch.setattr("intervae.training.loop.Trainer.run_phase", interrupt)
     with pytest.raises(KeyboardInterrupt):
         make_model("causal-vae", data).fit(data, out=run, overwrite=True, tensorboard=False)
     assert not any((run / name).exists() for name in old)

@@ -11,6 +11,14 @@ Run = Annotated[Path, typer.Argument(help="Folder of a trained run.", show_defau
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random numbers.")]
+Stack = Annotated[
+    bool | None,
+    typer.Option(
+        "--stack/--no-stack",
+        help="Train the seeds as one stack where the model allows it.",
+        show_default="on a GPU",
+    ),
+]
 Evaluate = Annotated[
     bool,
     typer.Option(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from intervae.cli.options import Device
+from intervae.cli.options import Device, Stack
 from intervae.cli.output import echo, print_page, print_rows
 from intervae.cli.signals import trace_crashes
 from intervae.errors import RunError, UsageError
@@ -76,6 +76,7 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
+    stack: Stack = None,
     together: Annotated[int | None, typer.Option(hidden=True)] = None,
     table: Annotated[
         bool,
@@ -127,6 +128,7 @@ def reproduce(
             only=only,
             shard=_parse_shard(shard),
             concurrent=concurrent,
+            stack=stack,
             quick=quick,
             finished=finished,
             on=on,

@@ -22,9 +22,11 @@ from intervae.cli.options import (
     Preset,
     Run,
     Seed,
+    Stack,
 )
 from intervae.cli.output import echo, print_data, print_notes
 from intervae.cli.signals import interrupted_by_signals, trace_crashes
+from intervae.cli.train_seeds import train_seeds
 from intervae.cli.with_ranks import other_rank
 from intervae.errors import DataError, RunError, UsageError, unknown
 
@@ -70,6 +72,16 @@ def train(
         typer.Option("--out", help="Run folder.", show_default="runs/DATA-MODEL-SEED"),
     ] = None,
     seed: Seed = 0,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10_000,
+            help="Train this many seeds from --seed on, into OUT/seed-N.",
+            show_default=False,
+        ),
+    ] = None,
+    stack: Stack = None,
     epochs: Annotated[
         int | None,
         typer.Option(min=1, help="Short for --set epochs=N.", show_default=False),
@@ -138,6 +150,8 @@ def train(
     values = parse_model_settings(model, settings or [], epochs)
     if graph is not None:
         check_accepts_graph(MODELS[model])
+    if stack is not None and not seeds:
+        raise UsageError("--stack and --no-stack are about several seeds; add --seeds N.")
     if threads is not None:
         values["threads"] = str(threads)
     model_settings, training_options = split_settings(values, MODELS[model].Settings, Options)
@@ -146,23 +160,22 @@ def train(
         kinds = [*(kinds or []), *(f"{name}=categorical" for name in classes)]
         dataset = load_described_data(data, size, variables, kinds, group, data_option)
     print_data(dataset)
-    run = folder or Path("runs") / f"{dataset.name}-{model}-{seed}"
+    many = f"{seeds}-seeds" if seeds else str(seed)
+    run = folder or Path("runs") / f"{dataset.name}-{model}-{many}"
     if graph is not None:
         model_settings["graph"] = _read_graph(graph, dataset)
     net = create(model, dataset, seed=seed, preset=preset, **model_settings)
     print_notes(net.notes(dataset))
+    training_options |= {"device": device, "resume": resume, "overwrite": overwrite}
+    if seeds:
+        chosen = range(seed, seed + seeds)
+        echo(f"training {model} on {dataset.name}, seeds {seed} to {chosen[-1]}, into {run}")
+        training_options["stack"] = stack
+        train_seeds(net, dataset, chosen, run, evaluate and pictures, training_options)
+        return
     echo(f"training {model} on {dataset.name}, seed {seed}, into {run}")
     with explain_interrupt(run):
-        result = fit(
-            net,
-            dataset,
-            seed=seed,
-            out=run,
-            device=device,
-            resume=resume,
-            overwrite=overwrite,
-            **training_options,
-        )
+        result = fit(net, dataset, seed=seed, out=run, **training_options)
         _finish(net, dataset, run, result, evaluate and pictures)
 
 

@@ -79,6 +79,19 @@ class Job(ABC):
         number = {"paper": self.paper[str(key)]}
         return number | ({"paper_differs": self.paper_differs} if self.paper_differs else {})
 
+    @property
+    def trains_stacks(self) -> bool:
+        """Whether `train_stack` may be called before `run`."""
+        return False
+
+    def train_stack(  # noqa: B027
+        self, runs: Mapping[int, Path], device: str, notify: Callable[[str], None]
+    ) -> None:
+        """Train seeds, each into its folder, as one stack; `run` then finds them trained.
+
+        A job whose seeds are no stack raises a StackError, and `run` trains them.
+        """
+
     @abstractmethod
     def run(self, seed: int, device: str, folder: Path) -> Numbers:
         """Return the numbers of one seed; `folder` belongs to this job and seed alone."""

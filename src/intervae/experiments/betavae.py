@@ -30,6 +30,10 @@ class DisentanglementJob(Train):
     batch: int = 64  # pairs per point
     points: tuple[int, int] = (10_000, 5_000)  # training and test points of the classifier
 
+    @property
+    def trains_stacks(self) -> bool:
+        return self.model != "ground-truth"
+
     def run(self, seed: int, device: str, folder: Path) -> Numbers:
         data = self.load()
         grid = data.grid

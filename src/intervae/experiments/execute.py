@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Generator
 
-from intervae.errors import RunError
+from intervae.errors import IntervaeError, RunError
 from intervae.experiments.base import MetricKey
 from intervae.experiments.engines import Engine
 from intervae.experiments.engines.progress import ProgressTable
@@ -15,6 +16,7 @@ from intervae.experiments.plan import Plan
 from intervae.experiments.records import Record, Task
 from intervae.experiments.run_task import matmul_precision, record_or_error
 from intervae.training.concurrent_runs import run_concurrently
+from intervae.training.draws import StackError
 
 
 def execute(plan: Plan, notify: Callable[[str], None]) -> dict[Task, Record]:
@@ -26,7 +28,9 @@ def execute(plan: Plan, notify: Callable[[str], None]) -> dict[Task, Record]:
         task.job.check()
     records: dict[int, Record] = {}
     errors: list[Exception] = []
-    results = _on_this_machine(plan) if plan.engine is None else _on_engine(plan, plan.engine)
+    results = (
+        _on_this_machine(plan, notify) if plan.engine is None else _on_engine(plan, plan.engine)
+    )
     with contextlib.closing(results):
         for number, result in results:
             task = plan.tasks[number]
@@ -52,9 +56,51 @@ def execute(plan: Plan, notify: Callable[[str], None]) -> dict[Task, Record]:
 Results = Generator[tuple[int, Record | Exception], None, None]
 
 
-def _on_this_machine(plan: Plan) -> Results:
+class _Stack:
+    """Unfinished seeds of one job, which the first task of the job trains as a stack."""
+
+    def __init__(self, tasks: list[Task], device: str, notify: Callable[[str], None]) -> None:
+        self.tasks, self.device, self.notify = tasks, device, notify
+        self.job = tasks[0].job
+        self.lock, self.begun = threading.Lock(), False
+
+    def train(self) -> None:
+        """Train the stack at the first call; other calls wait for its end."""
+        with self.lock:
+            if self.begun:
+                return
+            self.begun = True
+            folders = {task.seed: task.folder for task in self.tasks}
+            try:
+                self.job.train_stack(folders, self.device, self.notify)
+            except StackError as reason:
+                self.notify(f"{self.job.key}: its seeds are trained one by one, because {reason}.")
+            except IntervaeError as error:  # the tasks raise it again, each with its seed
+                self.notify(f"{self.job.key}: the stack of its seeds failed: {error}")
+
+
+def _stacks(plan: Plan, notify: Callable[[str], None]) -> dict[Task, _Stack]:
+    """Return the stack of each unfinished task whose job trains several seeds as one."""
+    jobs: dict[int, list[Task]] = {}
+    for task in plan.unfinished if plan.stack else ():
+        if task.job.trains_stacks:
+            jobs.setdefault(id(task.job), []).append(task)
+    stacks: dict[Task, _Stack] = {}
+    for tasks in jobs.values():
+        if len(tasks) > 1:
+            stacks |= dict.fromkeys(tasks, _Stack(tasks, plan.device, notify))
+    return stacks
+
+
+def _on_this_machine(plan: Plan, notify: Callable[[str], None]) -> Results:
     """Yield (number, record or error) of every task as it ends, run in this process."""
-    calls = [functools.partial(record_or_error, task, plan.device) for task in plan.tasks]
+    stacks = _stacks(plan, notify)
+    calls = [
+        functools.partial(record_or_error, task, plan.device, before=stacks[task].train)
+        if task in stacks
+        else functools.partial(record_or_error, task, plan.device)
+        for task in plan.tasks
+    ]
     with matmul_precision(_all_tf32(plan)):
         yield from run_concurrently(calls, plan.workers, plan.device)
 

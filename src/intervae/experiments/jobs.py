@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,11 @@ from intervae.models.base import Model
 from intervae.models.storage import load_model
 from intervae.report import write_figures
 from intervae.training import fit
+from intervae.training.seeds import fit_stack
 
 # references that are recorded
 COMPARED = ("doing_nothing", "decoder_alone", "reconstruction", "true_picture", "real_pictures")
+FIT_OPTIONS = {"checkpoint_seconds": 60, "tensorboard": False}
 _LOADING = threading.Lock()
 
 
@@ -62,9 +64,31 @@ class Train(Job):
         """Return the trained model, loaded from its run folder, and the seconds of training."""
         model = create(self.model, data, **self.settings)
         resume = (folder / "config.json").is_file()
-        options = {"checkpoint_seconds": 60, "tensorboard": False, **self.training}
+        options = {**FIT_OPTIONS, **self.training}
         result = fit(model, data, seed=seed, out=folder, device=device, resume=resume, **options)
         return load_model(folder, device), result.seconds
+
+    @property
+    def trains_stacks(self) -> bool:
+        """Whether `run` trains the model of each seed on the data of `load`, as it does here."""
+        return type(self).run is Train.run
+
+    def train_stack(
+        self, runs: Mapping[int, Path], device: str, notify: Callable[[str], None]
+    ) -> None:
+        data = self.load()
+        fit_stack(
+            [create(self.model, data, **self.settings) for _ in runs],
+            data,
+            list(runs),
+            list(runs.values()),
+            device=device,
+            resume=True,
+            stack=True,
+            required=True,
+            notify=notify,
+            **{**FIT_OPTIONS, **self.training},
+        )
 
 
 def measured_numbers(measurements: Sequence[Measurement]) -> Numbers:

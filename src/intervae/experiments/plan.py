@@ -29,6 +29,7 @@ class Plan:
         partial: only a part of the experiment is run, so there is no table.
         command: the command that the results file names.
         engine: where the unfinished tasks are run; None: in this process.
+        stack: train the seeds of a job as one stack where its model allows it.
     """
 
     experiment: Experiment
@@ -41,6 +42,7 @@ class Plan:
     device: str
     workers: int
     engine: Engine | None = None
+    stack: bool = False
 
 
 def make_plan(
@@ -54,6 +56,7 @@ def make_plan(
     only: str,
     shard: tuple[int, int],
     concurrent: int | None,
+    stack: bool | None,
     command: str,
     quick: bool,
     finished: bool,
@@ -103,6 +106,7 @@ def make_plan(
         device,
         concurrent,
         engine,
+        device.startswith("cuda") if stack is None else stack,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -12,9 +12,17 @@ from intervae.errors import TrainingError
 from intervae.experiments.records import Record, Task, read_record, write_record
 
 
-def record_or_error(task: Task, device: str) -> Record | Exception:
-    """Return the record of a task, or the error with which it failed."""
+def record_or_error(
+    task: Task, device: str, *, before: Callable[[], None] | None = None
+) -> Record | Exception:
+    """Return the record of a task, or the error with which it failed.
+
+    Arguments:
+        before: called first, such as the training of a stack to which the task belongs.
+    """
     try:
+        if before is not None:
+            before()
         return _record(task, device)
     except Exception as error:
         return error

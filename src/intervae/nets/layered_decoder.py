@@ -268,10 +268,15 @@ class Bounded(torch.autograd.Function):
     gradient vanishes, and a layer that is closed everywhere stays closed.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, values: Tensor, limit: Tensor) -> Tensor:
-        ctx.save_for_backward(values, limit)
+    def forward(values: Tensor, limit: Tensor) -> Tensor:
         return torch.maximum(torch.minimum(values, limit), -limit)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from intervae.data import Batch, MappedSplit, Split
 from intervae.models.base import Model
-from intervae.models.phases import Phase
+from intervae.models.phases import Phase, Player
 from intervae.training.averaging import WeightAverage
 from intervae.training.optimisers import (
     CAPTURABLE,
@@ -115,12 +115,9 @@ class Stepper:
         own_rows = rows[part]
         batch = self._batch(own_rows, part)
         batch["step"] = self.first_step + self.position[0]
-        factor = self.factors.index_select(0, self.position)[0]
+        self.set_device_rates()
         terms: dict[str, Tensor] = {}
         for player, optimiser in zip(self.phase.players, self.optimisers, strict=True):
-            for group in optimiser.param_groups:
-                if isinstance(group["lr"], Tensor):
-                    group["lr"].copy_(group["base_rate"] * factor)
             for _ in range(player.steps):
                 self.model.zero_grad(set_to_none=True)
                 with (
@@ -135,19 +132,35 @@ class Stepper:
                     (player_terms["loss"] * weight).backward()
                     player_terms = {k: v.detach() * weight for k, v in player_terms.items()}
                     self.ranks.reduce_step(optimised_parameters(optimiser), player_terms)
-                if player.clip is not None:
-                    for group in optimiser.param_groups:
-                        torch.nn.utils.clip_grad_norm_(group["params"], player.clip)
-                optimiser.step()
+                self.descend(player, optimiser)
             prefix = f"{player.name}." if len(self.phase.players) > 1 else ""
             terms |= {prefix + name: value.detach() for name, value in player_terms.items()}
+        self.end_step()
+        self.names = list(terms)
+        return torch.stack([value.float() for value in terms.values()])
+
+    def set_device_rates(self) -> None:
+        """Set the learning rates that are tensors; `set_host_rates` sets those that are floats."""
+        factor = self.factors.index_select(0, self.position)[0]
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].copy_(group["base_rate"] * factor)
+
+    def descend(self, player: Player, optimiser: torch.optim.Optimizer) -> None:
+        """Clip the gradients of a player, and step."""
+        if player.clip is not None:
+            for group in optimiser.param_groups:
+                torch.nn.utils.clip_grad_norm_(group["params"], player.clip)
+        optimiser.step()
+
+    def end_step(self) -> None:
+        """Update what follows the optimisers: averages and buffers."""
         if self.average is not None:
             self.average.update()
         if self.phase.after_step is not None:
             with torch.no_grad():
                 self.phase.after_step()
-        self.names = list(terms)
-        return torch.stack([value.float() for value in terms.values()])
 
     def _noise_of(self, rows: int) -> contextlib.AbstractContextManager[None]:
         if self.ranks is None:
@@ -180,7 +193,21 @@ class Stepper:
             self.average.reset()
 
     def run_epoch(self, epoch: int, epochs: int, seed: int) -> Tensor:
-        """Run the steps of one epoch; return the terms (steps, t) on the host.
+        """Run the steps of one epoch; return the terms (steps, t) on the host."""
+        factors = self.begin_epoch(epoch, epochs, seed)
+        rows: list[Tensor] = []
+        with contextlib.closing(self._images_of_steps()) as images:
+            for factor, _ in zip(factors, images, strict=True):
+                if self.graph is not None:
+                    self.graph.replay()
+                    continue
+                self.set_host_rates(factor)
+                rows.append(self._step())
+                self.position += 1
+        return self.history.cpu() if self.graph is not None else torch.stack(rows).cpu()
+
+    def begin_epoch(self, epoch: int, epochs: int, seed: int) -> list[float]:
+        """Fill the tables of an epoch; return the factors of the learning rate.
 
         The order of the batches and all noise depend on `seed` alone.
         """
@@ -196,23 +223,14 @@ class Stepper:
         self.factors.copy_(torch.tensor(factors))
         self.first_step.fill_(first)
         self.position.zero_()
-        rows: list[Tensor] = []
-        with contextlib.closing(self._images_of_steps(order)) as images:
-            for factor, _ in zip(factors, images, strict=True):
-                if self.graph is not None:
-                    self.graph.replay()
-                    continue
-                self._set_host_rates(factor)
-                rows.append(self._step())
-                self.position += 1
-        return self.history.cpu() if self.graph is not None else torch.stack(rows).cpu()
+        return factors
 
-    def _images_of_steps(self, order: Tensor) -> Generator[None]:
+    def _images_of_steps(self) -> Generator[None]:
         """Yield once per step, when `pixels` has the images of packed data of that step."""
         if not isinstance(self.split, MappedSplit):
             yield from itertools.repeat(None, self.steps_per_epoch)
             return
-        batches = order[: self.order.numel()].view(self.order.shape).unbind()
+        batches = self.order.cpu().unbind()
         with contextlib.closing(read_ahead(self.split, batches)) as ahead:
             for images in ahead:
                 if self.on_gpu and self.pixels is not None:
@@ -227,11 +245,11 @@ class Stepper:
         """Run a step on the first rows, to time it."""
         rows = torch.arange(self.order.numel(), device=self.device)
         self.order.copy_(rows.view_as(self.order))
-        self._set_host_rates(1.0)
+        self.set_host_rates(1.0)
         self._step()
 
-    def _set_host_rates(self, factor: float) -> None:
-        """Set the learning rates that are floats; `_step` sets those that are tensors."""
+    def set_host_rates(self, factor: float) -> None:
+        """Set the learning rates that are floats."""
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
                 if not isinstance(group["lr"], Tensor):
