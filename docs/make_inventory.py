@@ -46,7 +46,8 @@ def inventory() -> str:
         "## Models\n\nSettings: [settings.md](settings.md).\n\n"
         + table(("name", "model", "queries"), models),
         "## Data sets\n\n"
-        "Or a path: a folder of images with a `labels.csv`, an `.npz`, an `.h5`.\n\n"
+        "Or a path: a folder of images with a `labels.csv`, an `.npz`, an `.h5`, packed data, a "
+        "Hugging Face\ndata set or `.parquet`, a webdataset `.tar`.\n\n"
         + table(("name", "data", "files"), data),
         "## Graphs from tables (`intervae discover`)\n\n" + table(("name", "method"), methods),
         "## Metrics (`intervae evaluate`)\n\n" + table(("name", "metric", "requires"), metrics),
