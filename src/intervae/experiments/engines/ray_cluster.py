@@ -19,9 +19,7 @@ TICK_SECONDS = 1.0
 PORT = 6379  # of a cluster's head, 10001 for ray://
 # a gRPC server, as Ray's are, answers with a SETTINGS frame at once
 SETTINGS_FRAME = 4
-OPENING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(
-    [0, 0, 0, SETTINGS_FRAME, 0, 0, 0, 0, 0]
-)
+OPENING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, SETTINGS_FRAME, 0, 0, 0, 0, 0])
 PASSED = ("INTERVAE_DATA", "INTERVAE_ORACLES")  # environment variables of this process
 
 
@@ -87,7 +85,9 @@ def _cluster(address: str) -> Iterator[Any]:
     except Exception as error:
         reason = " ".join(str(error).split())[:120]
         where = f"the Ray cluster at {address} does not answer" if address else "Ray did not start"
-        raise RunError(f"{where} ({reason}); check the address, or use --on ray.") from None
+        raise RunError(
+            f"{where} ({reason}); check the address and Ray's own authentication, or use --on ray."
+        ) from None
     try:
         yield ray
     finally:
