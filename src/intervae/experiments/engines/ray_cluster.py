@@ -85,7 +85,9 @@ def _cluster(address: str) -> Iterator[Any]:
     except Exception as error:
         reason = " ".join(str(error).split())[:120]
         where = f"the Ray cluster at {address} does not answer" if address else "Ray did not start"
-        raise RunError(f"{where} ({reason}); check the address, or use --on ray.") from None
+        raise RunError(
+            f"{where} ({reason}); check the address and Ray's own authentication, or use --on ray."
+        ) from None
     try:
         yield ray
     finally:
