@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -56,6 +58,19 @@ def test_link_of_an_upload_says_that_it_is_not_stored(view: Callable[..., Any]) 
     page.wait_for_selector("text=is not stored")
     wait(page, SHOWN)
     assert page.evaluate("page.state.picture") == 0
+
+
+def test_clips_without_their_data_say_why_there_are_none(
+    runs: dict[str, Path], serve: Callable[..., Any], open_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    moved = Path(shutil.copytree(runs["clips"], tmp_path / "moved"))
+    config = json.loads((moved / "config.json").read_text())
+    config["data"] = {"path": str(tmp_path / "gone")}
+    (moved / "config.json").write_text(json.dumps(config))
+    page = open_page(serve(moved).address)
+    page.wait_for_selector("text=There are no test pictures.")
+    assert "no longer at" in page.inner_text("#view .notice.warn")
+    wait(page, "document.querySelectorAll('.samples img').length === 24")
 
 
 def test_variables_are_read_on_the_models_picture(

@@ -25,11 +25,21 @@
             h("b", { text: "This model has no causal graph." }),
             "Nothing can be set by do(); what can be seen is how its latents change the picture.",
           );
+      const missing =
+        run.pictures.error && !picker
+          ? h(
+              "p",
+              { class: "notice warn" },
+              h("b", { text: "There are no test pictures." }),
+              run.pictures.error,
+            )
+          : null;
       return {
         element: h(
           "div",
           { class: "stack" },
           why,
+          missing,
           picker?.element,
           parts.map((part) => part.element),
         ),
