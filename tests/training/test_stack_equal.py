@@ -69,7 +69,7 @@ def test_batch_normalisation_has_the_statistics_of_each_run(
         history = fit(alone, pendulum, seed=run.seed, device="cpu").history
         for line, expected in zip(run.result.history, history, strict=True):
             for split in ("train", "validation"):
-                assert line[split] == pytest.approx(expected[split], rel=1e-3, abs=1e-4)
+                assert line[split] == pytest.approx(expected[split], rel=1e-2, abs=1e-3)
         assert difference(alone, run.model) < 0.05  # of shifts, which begin at 0
         variances.append(torch.cat([layer.variance for layer in batch_norm_layers(alone)]))
     assert (variances[0] - variances[1]).norm() > 0.02 * variances[0].norm()
