@@ -91,15 +91,15 @@ def test_label_graph_is_empty_with_our_penalty_and_has_the_edge_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(causalvae_celeba, "load_shared", lambda name, options: faces(0))
-    found = {}
+    edge_counts = {}
     for l1 in (0.2, 0.01):
         folder = tmp_path / str(l1)
         folder.mkdir()
         numbers = LabelGraph("celeba", "lagrangian", {}, {"l1": l1}).run(0, "cpu", folder)
-        found[l1] = (numbers["edges"], numbers["true_edges"] + numbers["reversed_edges"])
+        edge_counts[l1] = (numbers["edges"], numbers["true_edges"] + numbers["reversed_edges"])
         keys = {key for key in numbers if isinstance(key, MetricKey)}
         assert len(keys) == 6, "every ordered pair, so that all seeds have the same keys"
-    assert found == {0.2: (0.0, 0.0), 0.01: (1.0, 1.0)}
+    assert edge_counts == {0.2: (0.0, 0.0), 0.01: (1.0, 1.0)}
     variant = "SMILE l1=0.01"
     draw_pretraining({variant: tmp_path / "0.01"}, tmp_path / "page")
     assert (tmp_path / "page-smile-l1-0.01.png").stat().st_size > 0

@@ -147,8 +147,8 @@ _CMCL_CHANGES: dict[str, dict[str, Any]] = {
 
 def _cmcl_rows(job: Job, changes: Mapping[str, Mapping[str, Any]]) -> tuple[Job, ...]:
     """Return rows of CMCL; size of the graph and pixel noise are those of the data."""
-    given = {key: job.settings[key] for key in ("latents", "epochs", "batch_size")}
-    return variants_of(job, {**PAPER, **given}, changes)
+    sizes = {key: job.settings[key] for key in ("latents", "epochs", "batch_size")}
+    return variants_of(job, {**PAPER, **sizes}, changes)
 
 
 _CMCL = tuple(
