@@ -1,10 +1,15 @@
-"""The options of `load_data` on the command line, for every command that loads data."""
+"""The options of `load_data` on the command line, and --graph, for every command with data."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from intervae.errors import UsageError
+
+if TYPE_CHECKING:
+    from intervae.causal.graph import CausalGraph
+    from intervae.data import Dataset
 
 
 def read_data_options(
@@ -29,3 +34,22 @@ def read_data_options(
         "group": group,
         **{key: plain_value(text) for key, text in texts.items()},
     }
+
+
+def read_graph(graph: str, data: Dataset) -> CausalGraph:
+    """Return the graph that --graph names."""
+    from intervae.causal.known_graph import ARROW, as_graph
+
+    if graph != "true":
+        is_file = ARROW not in graph
+        if is_file and not Path(graph).is_file():
+            raise UsageError(
+                f"--graph {graph}: there is no such file; give a graph.json, edges such as "
+                "'a -> b', or `true` for the data set's own graph."
+            )
+        return as_graph(Path(graph) if is_file else graph, data.names)
+    if data.graph is None:
+        raise UsageError(
+            f"--graph true: the true graph of {data.name} is not known; give a graph.json."
+        )
+    return data.graph

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intervae.cli.data_options import read_data_options
+from intervae.cli.data_options import read_data_options, read_graph
 from intervae.cli.evaluate import draw_figures, evaluate_run
 from intervae.cli.options import (
     Device,
@@ -31,7 +31,6 @@ from intervae.cli.with_ranks import other_rank
 from intervae.errors import DataError, RunError, UsageError, unknown
 
 if TYPE_CHECKING:
-    from intervae.causal.graph import CausalGraph
     from intervae.data import Dataset
     from intervae.models.base import Model
     from intervae.training import Result
@@ -163,7 +162,7 @@ def train(
     many = f"{seeds}-seeds" if seeds else str(seed)
     run = folder or Path("runs") / f"{dataset.name}-{model}-{many}"
     if graph is not None:
-        model_settings["graph"] = _read_graph(graph, dataset)
+        model_settings["graph"] = read_graph(graph, dataset)
     net = create(model, dataset, seed=seed, preset=preset, **model_settings)
     print_notes(net.notes(dataset))
     training_options |= {"device": device, "resume": resume, "overwrite": overwrite}
@@ -282,22 +281,3 @@ def ask_for_classes(data: Dataset) -> list[str]:
         if note.kind == FEW_VALUES
         and typer.confirm(f"{note.subject!r}: {note.reason}. Are these classes?", default=False)
     ]
-
-
-def _read_graph(graph: str, data: Dataset) -> CausalGraph:
-    """Return the graph that --graph names."""
-    from intervae.causal.known_graph import ARROW, as_graph
-
-    if graph != "true":
-        is_file = ARROW not in graph
-        if is_file and not Path(graph).is_file():
-            raise UsageError(
-                f"--graph {graph}: there is no such file; give a graph.json, edges such as "
-                "'a -> b', or `true` for the data set's own graph."
-            )
-        return as_graph(Path(graph) if is_file else graph, data.names)
-    if data.graph is None:
-        raise UsageError(
-            f"--graph true: the true graph of {data.name} is not known; give a graph.json."
-        )
-    return data.graph

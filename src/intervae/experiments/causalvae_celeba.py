@@ -125,4 +125,10 @@ CELEBA_GRAPH = Experiment(
     columns=("edges", "true_edges", "reversed_edges", "shd", "largest_weight"),
     pictures=PICTURES,
     gather=draw_pretraining,
+    quick=tuple(
+        LabelGraph(
+            "celeba", "lagrangian", {"labels": "smile"}, settings, f"SMILE {penalty}", rows=800
+        )
+        for penalty, settings in _PENALTIES
+    ),
 )

@@ -7,6 +7,7 @@ the vmapped loss receives them as an input with a leading axis of runs.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -42,8 +43,9 @@ class _Draws(TorchFunctionMode):
         super().__init__()
         self.generator = generator
 
+    @abstractmethod
     def draw(self, call: Draw) -> Tensor:
-        raise NotImplementedError
+        """Return what the loss gets for one draw of noise."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

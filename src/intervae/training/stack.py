@@ -45,7 +45,7 @@ class Stack:
 
     def __init__(self, models: Sequence[Model], loss: Loss) -> None:
         self.models = list(models)
-        self.wrapped = _Loss(self.models[0], loss)
+        self.wrapped = _LossModule(self.models[0], loss)
         # leaves, so that a backward pass leaves their gradients (R, ...) in `grad`
         self.parameters = self._stack([dict(m.named_parameters()) for m in self.models])
         self.members = [dict(m.named_parameters()) for m in self.models]
@@ -170,7 +170,7 @@ class Stack:
         return calls
 
 
-class _Loss(nn.Module):
+class _LossModule(nn.Module):
     """A loss as a module, for functional_call."""
 
     def __init__(self, model: Model, loss: Loss) -> None:

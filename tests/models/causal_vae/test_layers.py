@@ -154,8 +154,8 @@ def test_a_variable_that_no_pixel_shows_is_a_warning_and_changes_nothing() -> No
     pictures = data.test.images[:5]
     after = model.counterfactual(pictures, {"unseen": 2.0}, pixel_temperature=0.0)
     assert torch.equal(after, model.reconstruct(pictures))
-    kept = model.counterfactual(pictures, {"unseen": 2.0})
-    torch.testing.assert_close(kept, pictures / 255, atol=1e-6, rtol=0)
+    with_noise = model.counterfactual(pictures, {"unseen": 2.0})
+    torch.testing.assert_close(with_noise, pictures / 255, atol=1e-6, rtol=0)
 
 
 def test_wrong_layers_are_errors_in_a_sentence(data: Dataset) -> None:
