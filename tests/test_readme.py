@@ -236,7 +236,8 @@ def test_commands_of_the_docs(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
             done = intervae(*smaller(words))  # queries to a hardly trained run may have notes
             succeeded(
                 done._replace(err="")
-                if words[0] in ("intervene", "attribute") and done.err.startswith("note: ")
+                if (words[0] in ("intervene", "attribute") and done.err.startswith("note: "))
+                or done.err.startswith("note: the direction of ")  # few pictures decide nothing
                 else done
             )
 
