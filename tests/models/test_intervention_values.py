@@ -59,7 +59,8 @@ def test_poor_readings_alone_do_not_warn(data: Dataset, model: Any) -> None:
     support = LabelSupport.of(data.variables, data.train)
     rough = values(data, data.test.labels.numpy().astype(float), error=0.5)
     rough = rough._replace(target=rough.before)
-    assert (support.distances(rough.before) > support.limit()).mean() > 0.5  # type: ignore[union-attr]
+    distances = support.distances(rough.before)  # type: ignore[union-attr]
+    assert (distances > support.limit()).mean() > 0.5  # type: ignore[union-attr]
     assert not off_support(model, rough, ["light"], support).any()
 
 
