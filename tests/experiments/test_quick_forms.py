@@ -16,6 +16,7 @@ from intervae.experiments import EXPERIMENTS, Experiment, Train
 from intervae.experiments.quick import QuickRun, run_quick_forms, time_left
 from intervae.experiments.quick_seconds import QUICK_SECONDS
 from intervae.models import MODELS
+from intervae.models.presets import resolve_preset
 from intervae.settings import build_settings
 from scripted_experiment import Scripted, scripted
 
@@ -57,7 +58,8 @@ def test_every_experiment_has_a_quick_form(experiment: Experiment) -> None:
     assert len({job.key for job in form.jobs}) == len(form.jobs)
     for job in form.jobs:
         if isinstance(job, Train) and job.model != "ground-truth":
-            build_settings(MODELS[job.model].Settings, job.settings)
+            cls = MODELS[job.model]
+            build_settings(cls.Settings, resolve_preset(cls, job.settings))
 
 
 def test_quick_forms_take_less_than_an_hour() -> None:

@@ -13,7 +13,7 @@ import torch
 
 from intervae import figures
 from intervae.data import Dataset
-from intervae.figures.class_scatter import COLOURS
+from intervae.figures.class_scatters import COLOURS
 from intervae.models.base import Model
 
 IMAGES = 2000  # test images of the PCA

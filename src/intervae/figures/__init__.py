@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 # name -> module; imported when first used, as matplotlib takes half a second
 _EXPORTS = {
-    "ActionPanel": "intervae.figures.action_mechanisms",
-    "action_mechanisms": "intervae.figures.action_mechanisms",
+    "ActionPanel": "intervae.figures.action_panels",
+    "action_mechanisms": "intervae.figures.action_panels",
     "adjacency_history": "intervae.figures.adjacency_matrices",
-    "class_scatter": "intervae.figures.class_scatter",
+    "class_scatter": "intervae.figures.class_scatters",
     "ClipRow": "intervae.figures.clips",
     "clip_interventions": "intervae.figures.clips",
     "clip_rows": "intervae.figures.clips",
@@ -32,16 +32,16 @@ _EXPORTS = {
     "curves_over_depth": "intervae.figures.result_curves",
     "curves_over_parameter": "intervae.figures.result_curves",
     "scatter": "intervae.figures.scatter_plots",
-    "search_progress": "intervae.figures.search_progress",
+    "search_progress": "intervae.figures.search_curves",
     "curves_over_size": "intervae.figures.size_curves",
     "split_method": "intervae.figures.size_curves",
 }
 
 if TYPE_CHECKING:
-    from intervae.figures.action_mechanisms import ActionPanel as ActionPanel
-    from intervae.figures.action_mechanisms import action_mechanisms as action_mechanisms
+    from intervae.figures.action_panels import ActionPanel as ActionPanel
+    from intervae.figures.action_panels import action_mechanisms as action_mechanisms
     from intervae.figures.adjacency_matrices import adjacency_history as adjacency_history
-    from intervae.figures.class_scatter import class_scatter as class_scatter
+    from intervae.figures.class_scatters import class_scatter as class_scatter
     from intervae.figures.clips import ClipRow as ClipRow
     from intervae.figures.clips import clip_interventions as clip_interventions
     from intervae.figures.clips import clip_rows as clip_rows
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from intervae.figures.result_curves import curves_over_depth as curves_over_depth
     from intervae.figures.result_curves import curves_over_parameter as curves_over_parameter
     from intervae.figures.scatter_plots import scatter as scatter
-    from intervae.figures.search_progress import search_progress as search_progress
+    from intervae.figures.search_curves import search_progress as search_progress
     from intervae.figures.size_curves import curves_over_size as curves_over_size
     from intervae.figures.size_curves import split_method as split_method
 
