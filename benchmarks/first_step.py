@@ -32,12 +32,12 @@ def main() -> None:
         stages[stage] = seconds() - sum(stages.values())
 
     import intervae
-    from intervae.models.causal_vae import model as causal_vae
+    from intervae.models.causal_vae import graph_learning
     from intervae.training.stepper import Stepper
 
     _ = intervae.create, intervae.fit
     mark("imports")
-    discover = causal_vae.discover
+    discover = graph_learning.discover
 
     def timed_discover(*arguments: Any, **settings: Any) -> Any:
         mark("model")
@@ -58,7 +58,7 @@ def main() -> None:
         print(json.dumps({**stages, "total": seconds()}), flush=True)
         os._exit(0)
 
-    causal_vae.discover = timed_discover
+    graph_learning.discover = timed_discover
     Stepper.run_epoch = first_step  # type: ignore[assignment,method-assign]
     data = intervae.load_data("pendulum", size=options.size)
     mark("data")

@@ -16,7 +16,7 @@ import intervae as package
 from intervae.data import Dataset, MappedSplit, load_data, pack
 from intervae.data.packed.shards import ImageShards
 from intervae.models import create
-from intervae.training import loop
+from intervae.training import epochs
 from intervae.training import read_ahead as module
 from intervae.training.read_ahead import read_ahead
 
@@ -73,7 +73,7 @@ def test_resumed_packed_run_equals_memory(
     options = {"seed": 4, "threads": 1, "checkpoint_seconds": 0, "tensorboard": False}
     whole = create("vae", both["memory"], seed=1, **TINY)
     whole.fit(both["memory"], **options)
-    original, calls = loop.validation_terms, []
+    original, calls = epochs.validation_terms, []
 
     def interrupted(*arguments: Any) -> dict[str, float]:
         calls.append(1)
@@ -83,7 +83,7 @@ def test_resumed_packed_run_equals_memory(
 
     model = create("vae", both["packed"], seed=1, **TINY)
     with monkeypatch.context() as patched:
-        patched.setattr(loop, "validation_terms", interrupted)
+        patched.setattr(epochs, "validation_terms", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.fit(both["packed"], out=tmp_path / "run", **options)
     again = create("vae", both["packed"], seed=1, **TINY)

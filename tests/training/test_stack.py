@@ -18,7 +18,7 @@ from intervae.models.phases import Phase, Player
 from intervae.training import Result, fit, fit_seeds
 from intervae.training.seeds import SeedRun, fit_stack
 from intervae.training.stack import Stack
-from stacks import SEEDS, difference, lines, same_weights, stacked
+from stacked_models import SEEDS, difference, lines, same_weights, stacked
 
 
 # ---- early stopping and failures ----------------------------------------------------------------

@@ -11,7 +11,7 @@ from intervae.data import Dataset
 from intervae.nets.norm import batch_norm_layers
 from intervae.training import fit, fit_seeds
 from intervae.training.seeds import fit_stack
-from stacks import SEEDS, difference, lines, same_weights, stacked
+from stacked_models import SEEDS, difference, lines, same_weights, stacked
 
 # (model, settings): of the kinds of losses that can be stacked
 MODELS: list[tuple[str, dict[str, Any]]] = [
