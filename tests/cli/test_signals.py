@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-import intervae.training.epochs as epochs
+import intervae.training.epochs as training_epochs
 from command import (
     ENVIRONMENT,
     PENDULUM,
@@ -41,7 +41,7 @@ def send_after(epochs: int, number: int) -> Callable[..., Any]:
             os.kill(os.getpid(), number)
         return original(*arguments)
 
-    original = epochs.validation_terms
+    original = training_epochs.validation_terms
     return validate
 
 
@@ -53,7 +53,7 @@ def test_signal_keeps_the_last_checkpoint(
     succeeded(intervae(*TRAIN, *LONG, "--out", whole))
     before = signal.getsignal(getattr(signal, name))
     with monkeypatch.context() as patched:
-        patched.setattr(epochs, "validation_terms", send_after(3, getattr(signal, name)))
+        patched.setattr(training_epochs, "validation_terms", send_after(3, getattr(signal, name)))
         stopped = intervae(*TRAIN, *LONG, "--out", run)
     refused(stopped, 1, f"interrupted; go on with `intervae resume {run}`")
     assert signal.getsignal(getattr(signal, name)) == before
@@ -69,7 +69,7 @@ def test_hangup_that_nohup_ignores_does_not_end_a_training(
 ) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        monkeypatch.setattr(epochs, "validation_terms", send_after(1, signal.SIGHUP))
+        monkeypatch.setattr(training_epochs, "validation_terms", send_after(1, signal.SIGHUP))
         succeeded(intervae(*TRAIN, "--out", tmp_path / "run"))
     finally:
         signal.signal(signal.SIGHUP, before)

@@ -34,11 +34,17 @@ SHOWN = (
 QUICK_DATA = {"size": 32, "samples": 800}
 QUICK_NETWORK = {"channels": (8, 16, 16, 16), "hidden": 64, "batch_size": 32, "epochs": 8}
 
+DEMO_NETWORK = {"channels": (16, 16, 32, 32), "epochs": 24}
+
 DEMO = Experiment(
     "causalvae-demo",
     "What `make demo` trains: CausalVAE on Pendulum, 64x64, small networks",
-    (Train("pendulum", "causal-vae", {"size": 64}, {"channels": (16, 16, 32, 32), "epochs": 24}),),
-    seeds=3,
+    (
+        Train(
+            "pendulum", "causal-vae", {"size": 64}, {"decoder": "layers", **DEMO_NETWORK}, "layers"
+        ),
+    ),
+    seeds=5,
     shown=SHOWN,
     notes=("causalvae",),
     quick=(Train("pendulum", "causal-vae", QUICK_DATA, QUICK_NETWORK),),
