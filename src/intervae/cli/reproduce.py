@@ -106,7 +106,8 @@ def reproduce(
     if together is not None:
         raise UsageError(f"--together is now called --concurrent; use --concurrent {together}.")
     if experiment == ALL:
-        if not quick or seeds or only or shard or table or finished:
+        elsewhere = on or slurm or gpus_per_job is not None or stack is not None
+        if not quick or seeds or only or shard or table or finished or elsewhere:
             raise UsageError(
                 "reproduce all runs the quick forms: it needs --quick, and takes --device, --runs, "
                 "--results, --overwrite and --concurrent only."

@@ -16,7 +16,7 @@ from intervae.metrics.concept_mic_tic import concept_information
 from intervae.metrics.interventions import CounterfactualQuery
 from intervae.models.base import Model
 from intervae.models.batches import query_split
-from intervae.models.capabilities import KeepsPixelNoise
+from intervae.models.capabilities import without_pixel_noise
 
 INFORMATION_IMAGES = 2000  # images for MIC and TIC, which depend on their number
 HEAT_MAP_IMAGES = 512
@@ -108,16 +108,11 @@ class Context:
         """At most `max_rows` random test images, those of `subset_rows`."""
         return self.data.test[torch.as_tensor(self.subset_rows(max_rows))]
 
-    @property
-    def keeps_pixel_noise(self) -> bool:
-        """Whether counterfactuals of the model keep the images' own pixel noise by default."""
-        return isinstance(self.model, KeepsPixelNoise) and self.model.pixel_temperature > 0
-
     def decoder_answers(
         self, images: np.ndarray, do: dict[str, Any], *labels: Tensor
     ) -> np.ndarray:
         """Counterfactuals without the images' own pixel noise, for models that keep it."""
-        options = {"pixel_temperature": 0.0} if self.keeps_pixel_noise else {}
+        options = without_pixel_noise(self.model)
         return self.model.counterfactual(images, do, *labels, **options).cpu().numpy()
 
     def counterfactuals_of(self, subset: Split) -> CounterfactualQuery:
@@ -135,7 +130,7 @@ class Context:
     def decoder_alone(self, subset: Split) -> CounterfactualQuery | None:
         """The same query without pixel noise; None for models that keep none."""
         labels = self._needed_labels(subset)
-        if not self.keeps_pixel_noise:
+        if not without_pixel_noise(self.model):
             return None
         return lambda images, do: self.decoder_answers(images, do, *labels)
 

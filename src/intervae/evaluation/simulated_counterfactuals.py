@@ -46,6 +46,7 @@ from intervae.metrics.variable_networks import (
 )
 from intervae.models.base import Model
 from intervae.models.batches import spread_rows
+from intervae.models.capabilities import without_pixel_noise
 
 TEST_IMAGES = 2000
 PREDICTOR_IMAGES = 60_000
@@ -126,13 +127,16 @@ def answer(
 ) -> Answer:
     """Return the model's images under `do`, and its own values of the variables as new labels.
 
+    The decoder answers alone, without the images' own pixel noise.
+
     Arguments:
         use_labels: whether the model gets `labels` (N, n); else they are returned as they are.
     """
     pictures = torch.as_tensor(images, device=model.device)
     actions = {name: torch.as_tensor(value).float() for name, value in do.items()}
     table = torch.as_tensor(labels).float() if use_labels else None
-    after = model.counterfactual(pictures, actions, **({"labels": table} if use_labels else {}))
+    options = {**without_pixel_noise(model), **({"labels": table} if use_labels else {})}
+    after = model.counterfactual(pictures, actions, **options)
     if use_labels:
         latents = model.intervene(model.encode(pictures, table), actions)
         values = [model.to_units(i, latents[:, i]) for i in range(latents.shape[1])]

@@ -68,6 +68,8 @@ COLUMNS = (
     "counterfactual_pixel_mae_effects",
     "identity_pixel_mae_effects",
     "outside_mask_mae",
+    "counterfactual_pixel_mae_decoder_alone",
+    "outside_mask_mae_decoder_alone",
     "reconstruction_pixel_mae",
 )
 LAYERS = {

@@ -36,6 +36,7 @@ from intervae.metrics.attribute_scores import counterfactual_attributes
 from intervae.metrics.base import Measurement
 from intervae.models.base import Model
 from intervae.models.batches import QUERY_BATCH, spread_rows
+from intervae.models.capabilities import without_pixel_noise
 from intervae.report import write_figures
 
 # data set -> options of the reader. `complex` has the variables of `beard` and a known graph.
@@ -140,6 +141,8 @@ def measure_faces(
 def answer(model: Model, images: np.ndarray, do: Mapping[str, Any]) -> np.ndarray:
     """Return `model.counterfactual(images, do)`, QUERY_BATCH images at a time; labels are unseen.
 
+    The decoder answers alone, without the images' own pixel noise.
+
     Arguments:
         do: name -> (N,) values, one per image.
     """
@@ -147,7 +150,9 @@ def answer(model: Model, images: np.ndarray, do: Mapping[str, Any]) -> np.ndarra
     for start in range(0, len(images), QUERY_BATCH):
         rows = slice(start, start + QUERY_BATCH)
         values = {name: torch.as_tensor(each[rows]).float() for name, each in do.items()}
-        pictures = model.counterfactual(torch.as_tensor(images[rows]), values)
+        pictures = model.counterfactual(
+            torch.as_tensor(images[rows]), values, **without_pixel_noise(model)
+        )
         chunks.append(pictures.cpu().clamp(0, 1).numpy())
     return np.concatenate(chunks)
 

@@ -75,6 +75,8 @@ def make_plan(
         device = str(choose_device(device))
     elif concurrent is not None:
         raise UsageError("--concurrent is of one machine; with --on, give --gpus-per-job.")
+    elif stack:
+        raise UsageError("--stack is of one machine; with --on, each seed is a job of its own.")
     folder = runs / experiment.runs_name
     tasks = [
         Task(job, seed, folder / f"{job.key}-{seed}")

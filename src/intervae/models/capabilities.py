@@ -149,3 +149,9 @@ class Likelihood(Protocol):
     def log_weights(
         self, images: Any, labels: Any, samples: int, generator: torch.Generator | None = None
     ) -> Tensor: ...
+
+
+def without_pixel_noise(model: Any) -> dict[str, float]:
+    """Return the arguments with which `counterfactual` keeps none of an image's pixel noise."""
+    keeps = isinstance(model, KeepsPixelNoise) and model.pixel_temperature > 0
+    return {"pixel_temperature": 0.0} if keeps else {}

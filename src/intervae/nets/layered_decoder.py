@@ -222,12 +222,15 @@ class LayeredDecoder(nn.Module):
         """Layers' logits (B, L, C + 1, P) to a picture, over (B, C, H W) or the own background."""
         background = self.background.flatten(1) if background is None else background
         background = background if pixels is None else background[..., pixels]
-        opacity = logits[:, :, -1]  # (B, L, P)
-        zero = opacity.new_zeros(opacity.shape[0], 1, opacity.shape[2])
-        weights = torch.softmax(torch.cat([zero, opacity], dim=1), dim=1)
+        weights = self.shares(logits)
         colours = torch.sigmoid(logits[:, :, :-1])
         picture = weights[:, :1] * background + (weights[:, 1:, None] * colours).sum(1)
         return Composition(picture, weights[:, 1:])
+
+    @staticmethod
+    def shares(logits: Tensor) -> Tensor:
+        """Shares (B, 1 + L, P) of the background and of layers with logits (B, L, C + 1, P)."""
+        return torch.softmax(nn.functional.pad(logits[:, :, -1], (0, 0, 1, 0)), dim=1)
 
     @property
     def group_region(self) -> Tensor:

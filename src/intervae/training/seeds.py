@@ -23,6 +23,7 @@ from intervae.settings import build_settings, check_flags, check_seed
 from intervae.training.arguments import check_arguments, check_out
 from intervae.training.loop import Result, Trainer
 from intervae.training.options import Options
+from intervae.training.ranks import current_ranks
 from intervae.training.stacked_runs import StackedRuns
 
 
@@ -116,6 +117,11 @@ def fit_stack(
     for model in models:
         check_arguments(model, data, options, resume=resume, overwrite=overwrite)
     check_flags(resume=resume)
+    if current_ranks() is not None:
+        raise UsageError(
+            "torchrun trains one run on several ranks; train several seeds without it, or one seed "
+            "with it."
+        )
     chosen = choose_device(device)
     if stack is None:
         stack = chosen.type == "cuda"

@@ -102,13 +102,18 @@ class StackedRuns:
     def _train_separately(self, index: int, pairs: list[tuple[Trainer, Dataset]]) -> None:
         """Train runs that are no stack, side by side on a GPU."""
 
+        workers = SIDE_BY_SIDE if self.device.type == "cuda" else 1
+
         def train(trainer: Trainer, data: Dataset) -> None:
             with self._failing(trainer):
+                if workers == 1:
+                    phase, trainer.bar = trainer.phases[index], self.bar
+                    name = f"{phase.name}, seed {trainer.seed}"
+                    self.bar.start_phase(name, phase.epochs, trainer.progress.epoch)
                 trainer.train_phase(index, data)
                 trainer.end_phase(index)
 
         tasks = [partial(train, trainer, data) for trainer, data in pairs]
-        workers = SIDE_BY_SIDE if self.device.type == "cuda" else 1
         for _ in run_concurrently(tasks, workers, self.device):
             pass
 

@@ -23,8 +23,6 @@ def check_stackable(trainings: Sequence[PhaseTraining]) -> None:
         raise StackError(f"it has {len(phase.players)} players that take turns")
     if first.data.train.streamed:
         raise StackError("its packed data are read ahead for one run at a time")
-    if first.ranks is not None:
-        raise StackError("torchrun splits each run over several ranks")
     for training in trainings:
         if training.data.train is not training.trainer.data.train:
             raise StackError("it makes its own data for each seed")

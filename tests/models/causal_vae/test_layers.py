@@ -97,6 +97,8 @@ def test_empty_do_returns_the_image_with_its_pixel_noise(trained: Any, data: Dat
     images = data.test.images[:8]
     x = images.float() / 255
     torch.testing.assert_close(trained.counterfactual(images, {}), x, atol=1e-6, rtol=0)
+    unchanged = trained.counterfactual(images, {"light": lambda v: v})
+    torch.testing.assert_close(unchanged, x, atol=1e-3, rtol=0)  # effects are computed again
     half = trained.counterfactual(images, {}, pixel_temperature=0.5)
     torch.testing.assert_close(half, (x + trained.reconstruct(images)) / 2, atol=1e-6, rtol=0)
 

@@ -20,7 +20,8 @@ PORT = 6379  # of a cluster's head, 10001 for ray://
 # a gRPC server, as Ray's are, answers with a SETTINGS frame at once
 SETTINGS_FRAME = 4
 OPENING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, SETTINGS_FRAME, 0, 0, 0, 0, 0])
-PASSED = ("INTERVAE_DATA", "INTERVAE_ORACLES")  # environment variables of this process
+# environment variables of this process
+PASSED = ("INTERVAE_DATA", "INTERVAE_ORACLES", "INTERVAE_CACHE", "INTERVAE_REVISION")
 
 
 def run_on_ray(

@@ -30,6 +30,7 @@ REGION = 0.02  # of a group's largest gain at a pixel, to be in the box where it
 MARGIN = 0.25  # of the box's extent, by which it is extended on every side
 FIRST_LIMIT = 3.0  # of opacity logits at the start: a layer that is closed learns nothing
 TURN = (0.25, 0.5)  # shares of training between which the losses turn
+CHANGED = 1e-4  # of a value, in standard deviations, for its layers to count as changed
 BACKGROUND_IMAGES = 1024  # whose median is the background
 
 
@@ -136,13 +137,14 @@ def unpainted(decoder: LayeredDecoder, before: Tensor, after: Tensor) -> Tensor:
     """Return (B, H W): 1 less the largest shares of layers with changed values, before or after.
 
     Arguments:
-        before, after: values (B, n) of the variables.
+        before, after: values (B, n) of the variables, in normalised units.
     """
     rows = list(decoder.active)
     members = decoder.members[rows].bool()  # (L, n)
-    changed = ((before != after)[:, None] & members).any(2)  # (B, L)
-    weights = [decoder.compose(decoder.layer_logits(v)).weights for v in (before, after)]
-    painted = torch.maximum(*weights) * changed[..., None]  # (B, L, H W)
+    moved = (before - after).abs() > CHANGED  # an effect is computed again, up to rounding
+    changed = (moved[:, None] & members).any(2)  # (B, L)
+    shares = [decoder.shares(decoder.layer_logits(v))[:, 1:] for v in (before, after)]
+    painted = torch.maximum(*shares) * changed[..., None]  # (B, L, H W)
     return 1 - painted.sum(1).clamp(max=1)
 
 

@@ -50,7 +50,7 @@ class ConceptSettings:
         for name in POSITIVE:
             if getattr(self, name, 1) <= 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be larger than 0.")
-        if (getattr(self, "pixel_temperature", None) or 0) < 0:
+        if getattr(self, "pixel_temperature", None) is not None:
             check_minimum(self, pixel_temperature=0)
         if not 0 <= getattr(self, "label_dropout", 0) < 1:
             raise UsageError("label_dropout must be 0 or more and less than 1.")
