@@ -91,7 +91,7 @@ def test_a_failure_or_missing_data_do_not_stop_the_others(
 def test_without_the_folder_of_data_they_are_skipped_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("INTERVAE_DATA")
+    monkeypatch.delenv("INTERVAE_DATA", raising=False)
     (run,) = run_in(tmp_path, FOUR[1:2])
     assert (run.state, "INTERVAE_DATA" in run.reason) == ("skipped", True)
 
