@@ -303,6 +303,30 @@ def test_resolutions_end_at_one_pixel() -> None:
     assert resolutions(8, 8) == [(8, 8), (4, 4), (1, 1)]
     assert resolutions(33, 33) == [(40, 40), (20, 20), (10, 10), (5, 5), (1, 1)]
     assert resolutions(64, 96)[-2:] == [(4, 6), (1, 1)]
+    assert resolutions(28, 28, patch=2) == [(16, 16), (8, 8), (4, 4), (1, 1)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("patch", [2, 3])
+@torch.no_grad()
+def test_patches_keep_the_place_of_every_pixel(shape: tuple[int, int, int], patch: int) -> None:
+    """A null intervention is exact, and the last layer's map of a patch is that square of pixels.
+
+    The last layer is set to copy channel k to pixel k of the square, over maps that are known.
+    """
+    mechanism: Any = make("hvae", shape, patch=patch)
+    images, parents = batch(shape)
+    noise = mechanism.abduct(images, parents)
+    again = mechanism.predict(noise, parents, pixel_temperature=1)
+    torch.testing.assert_close(again, images, rtol=0, atol=1e-5)
+    mechanism.last.weight.zero_()
+    mechanism.last.bias.copy_(torch.arange(mechanism.last.bias.numel()))
+    mean, _ = mechanism.mean_scale(mechanism.abduct(images, parents).latents, parents)
+    left, _, top, _ = mechanism._margins()
+    colour, row, column = torch.meshgrid(*map(torch.arange, shape), indexing="ij")
+    place = ((row + top) % patch) * patch + (column + left) % patch
+    expected = 0.5 + 0.5 * (colour * patch**2 + place)
+    torch.testing.assert_close(mean[0], expected)
 
 
 def test_default_hierarchy_has_20_layers_and_2_million_weights() -> None:
@@ -322,6 +346,8 @@ def test_default_hierarchy_has_20_layers_and_2_million_weights() -> None:
         ({"widths": ()}, "widths"),
         ({"layers": (4, 0)}, "layers=4,0"),
         ({"latents": 0}, "latents=0"),
+        ({"patch": 0}, "patch=0"),
+        ({"patch": 15}, "from 1 to 14"),
         ({"pixels": PixelDistribution(smallest_scale=0)}, "smallest_scale"),
     ],
 )

@@ -40,12 +40,13 @@ LatentNoise = Literal["standardised", "values"]
 ChooseLatent = Callable[[int, StochasticLayer, Tensor, DiagonalGaussian], Tensor]
 
 
-def resolutions(height: int, width: int) -> list[tuple[int, int]]:
-    """Return the sizes of the maps, from the padded picture to (1, 1).
+def resolutions(height: int, width: int, patch: int = 1) -> list[tuple[int, int]]:
+    """Return the sizes of the maps, from that of the padded picture's patches to (1, 1).
 
-    The picture is padded so that it can be halved until its shorter side is about 4 pixels:
-    28 x 28 gives 32, 16, 8, 4, 1.
+    The picture is padded so that it can be halved until its shorter side is about 4 patches:
+    28 x 28 gives 32, 16, 8, 4, 1; with patches of 2 x 2 pixels 16, 8, 4, 1.
     """
+    height, width = -(-height // patch), -(-width // patch)
     times = max(1, round(math.log2(min(height, width) / SMALLEST_MAP)))
     unit = 2**times
     rows, columns = -(-height // unit) * unit, -(-width // unit) * unit
@@ -63,6 +64,8 @@ class HierarchicalVAE(PictureMechanism):
         encoder_blocks: blocks of the encoder per resolution, likewise.
         latents: channels of each z.
         latent_noise: what do() keeps of a latent: its noise e under the prior, or its value z.
+        patch: side of the squares of pixels that the finest maps have as channels; 1 is a map per
+            pixel, as published. 2 makes a step about twice as fast.
     """
 
     encoder: Any  # of EncoderLevel, finest first
@@ -78,9 +81,16 @@ class HierarchicalVAE(PictureMechanism):
         encoder_blocks: Sequence[int] = (3,),
         latents: int = 16,
         latent_noise: LatentNoise = "standardised",
+        patch: int = 1,
     ) -> None:
         super().__init__(image_shape, parents, pixels)
-        self.sizes = resolutions(*image_shape[1:])
+        if not 1 <= patch <= min(image_shape[1:]) // 2:
+            raise UsageError(
+                f"patch={patch} must be from 1 to {min(image_shape[1:]) // 2}, half of the "
+                "picture's shorter side."
+            )
+        self.patch = patch
+        self.sizes = resolutions(*image_shape[1:], patch)
         self.latents, self.standardised = latents, latent_noise == "standardised"
         channels = _per_level("widths", widths, len(self.sizes))
         depths = _per_level("layers", layers, len(self.sizes))
@@ -91,7 +101,7 @@ class HierarchicalVAE(PictureMechanism):
         self.encoder = nn.ModuleList(
             EncoderLevel(narrow, wide, size, (finer[0] // size[0], finer[1] // size[1]), count)
             for narrow, wide, size, finer, count in zip(
-                [image_shape[0], *channels], channels, self.sizes, finer_sizes, blocks, strict=False
+                [image_shape[0] * patch**2, *channels], channels, self.sizes, finer_sizes, blocks, strict=False
             )
         )
         self.decoder = nn.ModuleList(
@@ -100,7 +110,7 @@ class HierarchicalVAE(PictureMechanism):
                 [0, *channels[:0:-1]], channels[::-1], self.sizes[::-1], depths[::-1], strict=True
             )
         )
-        self.last = nn.Conv2d(channels[0], self.head.outputs, 1)
+        self.last = nn.Conv2d(channels[0], self.head.outputs * patch**2, 1)
         self._scale_weights(sum(depths), sum(blocks))
 
     @torch.no_grad()
@@ -125,6 +135,7 @@ class HierarchicalVAE(PictureMechanism):
         """Return the encoder's maps (B, width, rows, columns) per level, coarsest first."""
         left, right, top, bottom = self._margins()
         maps = functional.pad(images * 2 - 1, (left, right, top, bottom), mode="replicate")
+        maps = functional.pixel_unshuffle(maps, self.patch)
         levels: list[Tensor] = []
         for level in self.encoder:
             maps = level(maps)
@@ -133,7 +144,8 @@ class HierarchicalVAE(PictureMechanism):
 
     def _margins(self) -> tuple[int, int, int, int]:
         """Return the padding of a picture: left, right, top, bottom."""
-        (rows, columns), (_, height, width) = self.sizes[0], self.image_shape
+        rows, columns = (side * self.patch for side in self.sizes[0])
+        _, height, width = self.image_shape
         left, top = (columns - width) // 2, (rows - height) // 2
         return left, columns - width - left, top, rows - height - top
 
@@ -148,7 +160,7 @@ class HierarchicalVAE(PictureMechanism):
                 maps = layer(maps, features, z, parents)
         left, _, top, _ = self._margins()
         _, height, width = self.image_shape
-        outputs = self.last(functional.gelu(maps))
+        outputs = functional.pixel_shuffle(self.last(functional.gelu(maps)), self.patch)
         return self.head(outputs[..., top : top + height, left : left + width])
 
     # ---- interface -----------------------------------------------------------------------------

@@ -25,6 +25,7 @@ def build_picture_mechanism(
     layers: Sequence[int] = (4,),
     encoder_blocks: Sequence[int] = (3,),
     latent_noise: LatentNoise = "standardised",
+    patch: int = 1,
 ) -> PictureMechanism:
     """Return p(x | parents, noise) for pictures (C, H, W).
 
@@ -35,11 +36,20 @@ def build_picture_mechanism(
         channels, hidden: of the vae only.
         widths, layers, encoder_blocks: of the hvae only; per resolution, from the finest.
         latent_noise: of the hvae only; what do() keeps of a latent.
+        patch: of the hvae only; side of the squares of pixels in the finest maps.
     """
     if picture == "vae":
         return ConditionalVAE(image_shape, parents, pixels, latents, channels, hidden)
     if picture == "hvae":
         return HierarchicalVAE(
-            image_shape, parents, pixels, widths, layers, encoder_blocks, latents, latent_noise
+            image_shape,
+            parents,
+            pixels,
+            widths,
+            layers,
+            encoder_blocks,
+            latents,
+            latent_noise,
+            patch,
         )
     raise unknown("picture mechanism", picture, get_args(Picture))

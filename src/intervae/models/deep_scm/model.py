@@ -107,6 +107,7 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
             layers=settings.layers,
             encoder_blocks=settings.encoder_blocks,
             latent_noise=settings.latent_noise,
+            patch=settings.patch,
         )
         self.register_buffer("warm_up_steps", torch.zeros(()))
         self.register_buffer("class_seen", all_classes(self.types))

@@ -66,6 +66,9 @@ class DeepSCMSettings:
     encoder_blocks: tuple[int, ...] = setting(
         (3,), "encoder blocks per resolution of the hvae, finest first", advanced=True
     )
+    patch: int = setting(
+        1, "side of the squares of pixels in the finest maps of the hvae; 2 is faster", advanced=True
+    )
     latent_noise: LatentNoise = setting(
         "standardised",
         "what do() keeps of a latent of the hvae: its noise under the prior, or its value (papers)",
