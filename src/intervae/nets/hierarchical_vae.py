@@ -101,7 +101,12 @@ class HierarchicalVAE(PictureMechanism):
         self.encoder = nn.ModuleList(
             EncoderLevel(narrow, wide, size, (finer[0] // size[0], finer[1] // size[1]), count)
             for narrow, wide, size, finer, count in zip(
-                [image_shape[0] * patch**2, *channels], channels, self.sizes, finer_sizes, blocks, strict=False
+                [image_shape[0] * patch**2, *channels],
+                channels,
+                self.sizes,
+                finer_sizes,
+                blocks,
+                strict=False,
             )
         )
         self.decoder = nn.ModuleList(

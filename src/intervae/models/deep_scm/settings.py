@@ -67,7 +67,9 @@ class DeepSCMSettings:
         (3,), "encoder blocks per resolution of the hvae, finest first", advanced=True
     )
     patch: int = setting(
-        1, "side of the squares of pixels in the finest maps of the hvae; 2 is faster", advanced=True
+        1,
+        "side of the squares of pixels in the finest maps of the hvae; 2 is faster",
+        advanced=True,
     )
     latent_noise: LatentNoise = setting(
         "standardised",
