@@ -23,6 +23,8 @@ COUNTERFACTUAL = (
 SHOWN = (
     "r2_min",
     "r2",
+    "mic",
+    "tic",
     *COUNTERFACTUAL,
     "reconstruction_pixel_mae",
     "object_layers",
@@ -52,6 +54,8 @@ DEMO = Experiment(
 
 METRICS = (
     "r2",
+    "mic",
+    "tic",
     "counterfactual",
     "outside_mask",
     "object_layers",
@@ -60,6 +64,8 @@ METRICS = (
 )
 COLUMNS = (
     "r2_min",
+    "mic",
+    "tic",
     "shd",
     "object_layers",
     "counterfactual_pixel_mae",
