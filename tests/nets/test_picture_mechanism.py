@@ -329,6 +329,23 @@ def test_patches_keep_the_place_of_every_pixel(shape: tuple[int, int, int], patc
     torch.testing.assert_close(mean[0], expected)
 
 
+@torch.no_grad()
+def test_parents_scale_the_channels_of_the_finest_level() -> None:
+    """With weights that double every channel at parent 1, the maps before the last layer double."""
+    mechanism: Any = make("hvae", (1, 12, 12), parent_scales=True)
+    level = mechanism.decoder[-1]
+    level.scales.weight.zero_()
+    level.scales.bias.zero_()
+    level.scales.weight[:, 0] = 1
+    maps = torch.randn(2, level.scales.out_features, *level.size)
+    parents = torch.tensor([[0.0, 5.0, 5.0], [1.0, 5.0, 5.0]])
+    torch.testing.assert_close(level.end(maps, parents), maps * (1 + parents[:, :1, None, None]))
+    images, parents = batch((1, 12, 12))
+    noise = mechanism.abduct(images, parents)
+    again = mechanism.predict(noise, parents, pixel_temperature=1)
+    torch.testing.assert_close(again, images, rtol=0, atol=1e-5)
+
+
 def test_default_hierarchy_has_20_layers_and_2_million_weights() -> None:
     mechanism = build_picture_mechanism("hvae", (1, 28, 28), PARENTS)
     sides = [shape[-1] for shape in mechanism.latent_shapes]

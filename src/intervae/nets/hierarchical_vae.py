@@ -66,6 +66,8 @@ class HierarchicalVAE(PictureMechanism):
         latent_noise: what do() keeps of a latent: its noise e under the prior, or its value z.
         patch: side of the squares of pixels that the finest maps have as channels; 1 is a map per
             pixel, as published. 2 makes a step about twice as fast.
+        parent_scales: whether the parents also scale the channels of every level, so that a change
+            of brightness is simple; in the papers they are only added.
     """
 
     encoder: Any  # of EncoderLevel, finest first
@@ -82,6 +84,7 @@ class HierarchicalVAE(PictureMechanism):
         latents: int = 16,
         latent_noise: LatentNoise = "standardised",
         patch: int = 1,
+        parent_scales: bool = False,
     ) -> None:
         super().__init__(image_shape, parents, pixels)
         if not 1 <= patch <= min(image_shape[1:]) // 2:
@@ -110,7 +113,7 @@ class HierarchicalVAE(PictureMechanism):
             )
         )
         self.decoder = nn.ModuleList(
-            DecoderLevel(wide, narrow, latents, parents, size, depth)
+            DecoderLevel(wide, narrow, latents, parents, size, depth, scaled=parent_scales)
             for wide, narrow, size, depth in zip(
                 [0, *channels[:0:-1]], channels[::-1], self.sizes[::-1], depths[::-1], strict=True
             )
@@ -163,6 +166,7 @@ class HierarchicalVAE(PictureMechanism):
                 prior, features = layer.infer_prior(maps)
                 z = choose(index, layer, maps, prior)
                 maps = layer(maps, features, z, parents)
+            maps = level.end(maps, parents)
         left, _, top, _ = self._margins()
         _, height, width = self.image_shape
         outputs = functional.pixel_shuffle(self.last(functional.gelu(maps)), self.patch)

@@ -26,6 +26,7 @@ def build_picture_mechanism(
     encoder_blocks: Sequence[int] = (3,),
     latent_noise: LatentNoise = "standardised",
     patch: int = 1,
+    parent_scales: bool = False,
 ) -> PictureMechanism:
     """Return p(x | parents, noise) for pictures (C, H, W).
 
@@ -37,6 +38,7 @@ def build_picture_mechanism(
         widths, layers, encoder_blocks: of the hvae only; per resolution, from the finest.
         latent_noise: of the hvae only; what do() keeps of a latent.
         patch: of the hvae only; side of the squares of pixels in the finest maps.
+        parent_scales: of the hvae only; whether parents also scale the channels.
     """
     if picture == "vae":
         return ConditionalVAE(image_shape, parents, pixels, latents, channels, hidden)
@@ -51,5 +53,6 @@ def build_picture_mechanism(
             latents,
             latent_noise,
             patch,
+            parent_scales,
         )
     raise unknown("picture mechanism", picture, get_args(Picture))

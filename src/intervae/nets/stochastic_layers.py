@@ -143,6 +143,7 @@ class DecoderLevel(nn.Module):
         coarser_width: channels of the next coarser level; 0 for the coarsest.
         width, latents, parents, size: see `StochasticLayer`.
         layers: number of stochastic layers.
+        scaled: whether the parents also scale the channels at the end of the level.
     """
 
     def __init__(
@@ -153,6 +154,8 @@ class DecoderLevel(nn.Module):
         parents: int,
         size: tuple[int, int],
         layers: int,
+        *,
+        scaled: bool = False,
     ) -> None:
         super().__init__()
         self.size = size
@@ -161,9 +164,19 @@ class DecoderLevel(nn.Module):
         self.layers = nn.ModuleList(
             StochasticLayer(width, latents, parents, size) for _ in range(layers)
         )
+        self.scales = nn.Linear(parents, width) if scaled else None
+        if self.scales is not None:
+            nn.init.zeros_(self.scales.weight)
+            nn.init.zeros_(self.scales.bias)
 
     def start(self, coarser: Tensor | None, batch: int) -> Tensor:
         """Return the first maps of this level, from those of the next coarser one."""
         if coarser is None or self.enter is None:
             return self.bias.expand(batch, -1, -1, -1)
         return self.bias + functional.interpolate(self.enter(coarser), self.size, mode="nearest")
+
+    def end(self, maps: Tensor, parents: Tensor) -> Tensor:
+        """Return the last maps of this level, their channels scaled by the parents."""
+        if self.scales is None:
+            return maps
+        return maps * (1 + self.scales(parents))[:, :, None, None]

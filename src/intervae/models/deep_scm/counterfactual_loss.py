@@ -34,10 +34,11 @@ def counterfactual_loss(
     after = random_interventions(model, values, generator)
     noise = model.picture.abduct(model.pad(images), model.parents(values), generator, 0.0)
     pictures = model.crop(model.picture.predict(noise, model.parents(after)))
-    fixed = {name: tensor.detach() for name, tensor in model.predictor.named_parameters()}
-    outputs = functional_call(model.predictor, fixed, (pictures,))
+    predictor = model.predictor
+    fixed = {name: tensor.detach() for name, tensor in predictor.named_parameters()}
+    outputs = functional_call(predictor, fixed, (pictures,))
     complete = known.all(1)
-    terms = model.predictor.loss(outputs, after, known).sum(1)
+    terms = predictor.loss(outputs, after, known, predictor.log_std.detach()).sum(1)
     return torch.where(complete, terms, 0.0)
 
 

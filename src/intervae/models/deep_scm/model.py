@@ -108,6 +108,7 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
             encoder_blocks=settings.encoder_blocks,
             latent_noise=settings.latent_noise,
             patch=settings.patch,
+            parent_scales=settings.parent_scales,
         )
         self.register_buffer("warm_up_steps", torch.zeros(()))
         self.register_buffer("class_seen", all_classes(self.types))

@@ -33,6 +33,7 @@ class VariablePredictor(nn.Module):
         self.types, self.slices = tuple(types), feature_slices(types)
         outputs = sum(each.width for each in types)
         self.network = build_encoder("conv", image_shape, outputs, channels, hidden)
+        self.log_std = nn.Parameter(torch.zeros(len(self.types)))  # used where continuous
 
     def forward(self, images: Tensor) -> Tensor:
         return self.network(images)
@@ -67,19 +68,26 @@ class VariablePredictor(nn.Module):
                 columns.append(kind.values(codes, outputs.dtype))
         return torch.stack(columns, dim=1)
 
-    def loss(self, outputs: Tensor, values: Tensor, known: Tensor) -> Tensor:
+    def loss(
+        self, outputs: Tensor, values: Tensor, known: Tensor, log_std: Tensor | None = None
+    ) -> Tensor:
         """Return -log q(value | picture) up to a constant, (B, n); 0 where it is not known.
 
-        A Gaussian of unit variance for continuous variables, cross-entropy for classes.
+        A Gaussian with a learned standard deviation for continuous variables, cross-entropy for
+        classes.
 
         Arguments:
             values: (B, n) in normalised units, finite.
             known: (B, n).
+            log_std: (n,) in the place of the learned ones.
         """
         terms = []
-        for (kind, column), value in zip(self._columns(outputs), values.unbind(1), strict=True):
+        spreads = (self.log_std if log_std is None else log_std).unbind()
+        columns = zip(self._columns(outputs), values.unbind(1), spreads, strict=True)
+        for (kind, column), value, spread in columns:
             if kind.kind == "continuous":
-                terms.append(0.5 * (column[:, 0] - value).square())
+                error = (column[:, 0] - value) * torch.exp(-spread)
+                terms.append(0.5 * error.square() + spread)
             elif kind.kind == "binary":
                 terms.append(functional.softplus(-value * column[:, 0]))
             else:

@@ -71,6 +71,9 @@ class DeepSCMSettings:
         "side of the squares of pixels in the finest maps of the hvae; 2 is faster",
         advanced=True,
     )
+    parent_scales: bool = setting(
+        False, "variables also scale the channels of the hvae, not only add to them", advanced=True
+    )
     latent_noise: LatentNoise = setting(
         "standardised",
         "what do() keeps of a latent of the hvae: its noise under the prior, or its value (papers)",
