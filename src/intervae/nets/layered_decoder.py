@@ -222,15 +222,16 @@ class LayeredDecoder(nn.Module):
         """Layers' logits (B, L, C + 1, P) to a picture, over (B, C, H W) or the own background."""
         background = self.background.flatten(1) if background is None else background
         background = background if pixels is None else background[..., pixels]
-        weights = self.shares(logits)
-        colours = torch.sigmoid(logits[:, :, :-1])
-        picture = weights[:, :1] * background + (weights[:, 1:, None] * colours).sum(1)
-        return Composition(picture, weights[:, 1:])
+        colours, opacities = split_opacity(logits)
+        shares = _with_background(opacities[:, :, 0])
+        own, weights = shares.split([1, logits.shape[1]], dim=1)
+        picture = own * background + (weights[:, :, None] * torch.sigmoid(colours)).sum(1)
+        return Composition(picture, weights)
 
     @staticmethod
     def shares(logits: Tensor) -> Tensor:
         """Shares (B, 1 + L, P) of the background and of layers with logits (B, L, C + 1, P)."""
-        return torch.softmax(nn.functional.pad(logits[:, :, -1], (0, 0, 1, 0)), dim=1)
+        return _with_background(logits[:, :, -1])
 
     @property
     def group_region(self) -> Tensor:
@@ -291,8 +292,22 @@ class Bounded(torch.autograd.Function):
 def limit_opacity(logits: Tensor, limit: Tensor | float) -> Tensor:
     """Colour and opacity logits (..., C + 1, P) with opacities between -limit and limit."""
     bound = limit if isinstance(limit, Tensor) else logits.new_full((), limit)
-    opacity = Bounded.apply(logits[..., -1:, :], bound)
-    return torch.cat([logits[..., :-1, :], opacity], dim=-2)
+    colours, opacity = split_opacity(logits)
+    return torch.cat([colours, Bounded.apply(opacity, bound)], dim=-2)
+
+
+def split_opacity(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits (..., C + 1, P) to those of colours (..., C, P) and of opacity (..., 1, P).
+
+    The gradient of a split is one concatenation; that of two slices fills the whole twice.
+    """
+    colours, opacity = logits.split([logits.shape[-2] - 1, 1], dim=-2)
+    return colours, opacity
+
+
+def _with_background(opacities: Tensor) -> Tensor:
+    """Softmax (B, 1 + L, P) of opacity logits (B, L, P) and of the background's, which is 0."""
+    return torch.softmax(nn.functional.pad(opacities, (0, 0, 1, 0)), dim=1)
 
 
 def _centres(side: int) -> Tensor:

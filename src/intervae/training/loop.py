@@ -19,6 +19,7 @@ from torch import Tensor
 from intervae.data import Dataset
 from intervae.errors import RunError
 from intervae.files import keep_until_complete, only_writer, write_json
+from intervae.memory import keep_freed_memory
 from intervae.models.base import Model
 from intervae.models.device import choose_device
 from intervae.models.phases import Phase
@@ -174,6 +175,8 @@ class Trainer:
     # ---- training -------------------------------------------------------------------------------
     def run(self, *, resume: bool, overwrite: bool) -> Result:
         """Train to the end, with the run folder locked against other processes."""
+        if self.device.type == "cpu":
+            keep_freed_memory()
         with self.opened(resume, overwrite), own_arithmetic(self.options.precision):
             for index in range(self.progress.phase, len(self.phases)):
                 self.run_phase(index)
