@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from intervae.nets.layered_decoder import CoordinateLayer, LayeredDecoder
+from intervae.nets.coordinate_layers import ShiftedLayer, TransformedLayer
+from intervae.nets.layered_decoder import LayeredDecoder
 
 SHAPE = (3, 8, 12)
 
 
 def make(layers: list[list[int]], regions: list[torch.Tensor] | None = None) -> LayeredDecoder:
     torch.manual_seed(0)
-    decoder = LayeredDecoder(4, SHAPE, [8, 8], 16, groups=2, group_hidden=16)
+    decoder = LayeredDecoder(4, SHAPE, groups=2, hidden=16)
     decoder.set_layers(layers, torch.full(SHAPE, 0.75), regions=regions)
     return decoder
 
@@ -60,17 +61,47 @@ def test_a_layer_sees_its_own_variables_only(moved: int) -> None:
     assert changed == [moved == 0, moved in (2, 3)]
 
 
-def test_a_group_paints_inside_its_region_only() -> None:
-    region = torch.zeros(SHAPE[1:])
-    region[4:] = 1
-    decoder = make([[0], [2, 3]], [torch.ones(SHAPE[1:]), region])
+@pytest.mark.parametrize("moved", [0, 2])
+def test_a_layer_paints_inside_its_region_only(moved: int) -> None:
+    upper, lower = torch.zeros(SHAPE[1:]), torch.zeros(SHAPE[1:])
+    upper[:3], lower[4:] = 1, 1
+    decoder = make([[0], [2, 3]], [upper, lower])
     values = torch.randn(3, 4)
-    after = values + torch.tensor([0.0, 0.0, 1.0, 0.0])
+    after = values.clone()
+    after[:, moved] += 1
     with torch.no_grad():
-        difference = decoder(after) - decoder(values)
-    assert (difference[:, :, :4] == 0).all()
-    assert (difference[:, :, 4:] != 0).any()
-    assert torch.equal(decoder.group_region.reshape(SHAPE[1:]), region)
+        difference = (decoder(after) - decoder(values)).abs().amax((0, 1))
+    own, other = (upper, lower) if moved == 0 else (lower, upper)
+    assert (difference[own == 0] == 0).all()
+    assert (difference[own == 1] > 0).any()
+    assert torch.equal(decoder.region.reshape(SHAPE[1:]), upper + lower)
+    assert decoder.active == (0, 4)
+    assert (other * own).sum() == 0
+
+
+def test_pixels_are_drawn_half_evenly_and_half_by_deviation() -> None:
+    """Expected counts of the density, and a sum over pixels estimated without bias."""
+    region, deviation = torch.zeros(SHAPE[1:]), torch.zeros(SHAPE[1:])
+    region[2:6] = 1
+    deviation[2, 3], deviation[5, 11], deviation[0, 0] = 3.0, 1.0, 50.0
+    decoder = make([])
+    decoder.set_layers([[0]], torch.full(SHAPE, 0.75), regions=[region], deviation=deviation)
+    expected = region / 96
+    expected[2, 3] += 3 / 8
+    expected[5, 11] += 1 / 8
+    torch.testing.assert_close(decoder.density.reshape(SHAPE[1:]), expected)
+    index, area = decoder.draw_pixels(20_000, torch.Generator().manual_seed(0))
+    counts = torch.bincount(index, minlength=96).reshape(SHAPE[1:])
+    assert (counts[expected == 0] == 0).all()
+    torch.testing.assert_close(counts / 20_000, expected, atol=0.01, rtol=0)
+    values = torch.rand(96, generator=torch.Generator().manual_seed(1))
+    total = float((values * region.flatten()).sum())
+    assert float((area * values[index]).sum()) == pytest.approx(total, rel=0.03)
+
+
+def test_no_layer_draws_pixels_that_stand_for_nothing() -> None:
+    _, area = make([]).draw_pixels(5, torch.Generator().manual_seed(0))
+    assert (area == 0).all()
 
 
 def test_without_layers_the_picture_is_the_background() -> None:
@@ -81,7 +112,7 @@ def test_without_layers_the_picture_is_the_background() -> None:
 def test_layers_are_stored_with_the_weights() -> None:
     decoder = make([[1], [0, 2], [2, 3]])
     torch.manual_seed(1)
-    other = LayeredDecoder(4, SHAPE, [8, 8], 16, groups=2, group_hidden=16)
+    other = LayeredDecoder(4, SHAPE, groups=2, hidden=16)
     assert other.active != decoder.active
     other.load_state_dict(decoder.state_dict())
     assert other.active == decoder.active == (1, 4, 5)
@@ -91,10 +122,10 @@ def test_layers_are_stored_with_the_weights() -> None:
         assert torch.equal(other(values), decoder(values))
 
 
-def test_a_coordinate_layer_can_move_its_pattern_by_a_variable() -> None:
+def test_a_shifted_layer_moves_its_pattern_by_a_variable() -> None:
     """With combinations x - v and y, the picture at v + s is that at v, shifted by s."""
     torch.manual_seed(0)
-    layer = CoordinateLayer(1, 1, 16)
+    layer = ShiftedLayer(1, 1, 16)
     with torch.no_grad():
         layer.of_coordinates.weight.zero_()
         layer.of_coordinates.weight[0, 0] = layer.of_coordinates.weight[1, 1] = 1
@@ -104,3 +135,15 @@ def test_a_coordinate_layer_can_move_its_pattern_by_a_variable() -> None:
     moved = points + torch.tensor([0.3, 0.0])
     before, after = layer(torch.zeros(1, 1), points), layer(torch.full((1, 1), 0.3), moved)
     assert torch.allclose(before, after, atol=1e-5)
+
+
+def test_a_transformed_layer_is_an_affine_map_of_the_coordinates() -> None:
+    """Combinations A(v) (x, y) + b(v), from the weights of the network of the variable."""
+    torch.manual_seed(0)
+    layer, values, points = TransformedLayer(1, 16), torch.randn(4, 1), torch.rand(50, 2)
+    combined = layer.combine(values, points)
+    origin = layer.combine(values, torch.zeros(1, 2))
+    axes = layer.combine(values, torch.eye(2)) - origin  # columns of A
+    expected = origin + points @ axes
+    torch.testing.assert_close(combined, expected)
+    assert not torch.allclose(axes[0], axes[1])  # the variable changes A as well

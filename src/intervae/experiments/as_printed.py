@@ -79,6 +79,7 @@ _CAUSAL = tuple(
     row
     for job in TABLE1.jobs
     if job.model in ("causal-vae", "condition-vae", "causal-vae-unsup")
+    and job.settings.get("decoder") != "layers"
     for row in variants_of(
         job,
         PAPER,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from intervae import figures
 from intervae.experiments.base import Experiment
-from intervae.experiments.causalvae import COUNTERFACTUAL, QUICK_DATA
+from intervae.experiments.causalvae import COUNTERFACTUAL, LAYERS, QUICK_DATA
 from intervae.experiments.jobs import Train
 
 METRICS = ("mic", "tic", "r2", "counterfactual", "outside_mask", "reconstruction", "shd")
@@ -133,6 +133,24 @@ DC_IGN: tuple[Train, ...] = tuple(
     )
 )
 
+# the same model with the decoder that paints in layers, on the worlds that it is made for
+PAINTED: tuple[Train, ...] = tuple(
+    Train(
+        row.data,
+        "causal-vae",
+        row.options,
+        LAYERS,
+        "layers",
+        dict(zip(("mic", "tic"), row.paper[0], strict=True)),
+        {"precision": "tf32"},
+        row.seeds,
+        METRICS,
+        paper_differs=PAPER_DIFFERS[row.data],
+    )
+    for row in DATA
+    if row.data != "celeba"
+)
+
 TABLE1 = Experiment(
     "causalvae-table1",
     "CausalVAE's Table 1: MIC and TIC of latents and labels, five methods",
@@ -152,7 +170,8 @@ TABLE1 = Experiment(
         for row in DATA
         for (method, settings), (mic, tic) in zip(METHODS.items(), row.paper, strict=True)
     )
-    + DC_IGN,
+    + DC_IGN
+    + PAINTED,
     seeds=3,
     shown=SHOWN,
     notes=("causalvae-table1",),

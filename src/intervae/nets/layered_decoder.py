@@ -1,26 +1,24 @@
 """A decoder that paints a picture in layers, each from its own few variables.
 
-A layer of one variable is a convolutional decoder. A layer of several is a network of the pixel's
-coordinates, so that it extrapolates to combinations of variables that training never showed.
-Every layer gives a colour and an opacity logit per pixel. A softmax of the logits over the layers
-and the background (logit 0) composes them; the layer with the larger logit is in front.
+Every layer is a network of the pixel's coordinates that gives a colour and an opacity logit per
+pixel. That of one variable moves its pattern in any affine way; that of several only shifts it, so
+that it extrapolates to combinations of variables that training never showed. A softmax of the
+logits over the layers and the background (logit 0) composes them; the layer with the larger logit
+is in front.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from intervae.nets.images import ConvDecoder
+from intervae.nets.coordinate_layers import ShiftedLayer, TransformedLayer
 from intervae.nets.layer_opacity import limit_opacity, split_opacity
 
-COMBINATIONS = 8  # of coordinates and variables, in a coordinate layer
-OCTAVES = 3  # frequencies of each combination
-MOST_POINTS = 2**18  # pixels times images that a coordinate layer handles at once in queries
+MOST_POINTS = 2**18  # pixels times images that a layer handles at once in queries
 CLOSED = -30.0  # opacity logit outside the region of a layer
 LARGEST_OPACITY = 12.0  # absolute opacity logit inside it
 DARKEST = 1e-6  # pixels are kept this far from 0 and 1, so that their logits are finite
@@ -33,47 +31,11 @@ class Composition(NamedTuple):
     weights: Tensor  # (B, L, P) share of each layer; the background has the rest
 
 
-class CoordinateLayer(nn.Module):
-    """Variables (B, n) and pixel coordinates (P, 2) to colour and opacity logits (B, C + 1, P).
+class DrawnPixels(NamedTuple):
+    """Random pixels that stand for all that layers may paint."""
 
-    The input is octaves of learned linear combinations of coordinates and variables. A translation
-    by a variable is the simplest such function, and it holds outside the training data.
-    """
-
-    def __init__(self, variables: int, channels: int, hidden: int = 64) -> None:
-        super().__init__()
-        self.of_coordinates = nn.Linear(2, COMBINATIONS, bias=False)
-        self.of_variables = nn.Linear(variables, COMBINATIONS)
-        features = COMBINATIONS * (1 + 2 * OCTAVES)
-        self.hidden = nn.Sequential(
-            nn.Linear(features, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, hidden),
-            nn.ReLU(),
-        )
-        self.output = nn.Linear(hidden, channels + 1)
-        with torch.no_grad():
-            self.of_coordinates.weight.normal_(0, 0.7)
-            self.of_coordinates.weight[:2] = torch.eye(2)
-            self.of_variables.weight.normal_(0, 0.2)  # variables move the pattern slowly at first
-            self.of_variables.bias.zero_()
-            for layer in self.hidden:
-                if isinstance(layer, nn.Linear):
-                    nn.init.kaiming_normal_(layer.weight)
-            self.output.weight.mul_(0.3)
-
-    def forward(self, variables: Tensor, coordinates: Tensor) -> Tensor:
-        mixed = self.of_coordinates(coordinates)[None] + self.of_variables(variables)[:, None]
-        return self.output(self.hidden(octaves(mixed))).transpose(1, 2)
-
-
-def octaves(values: Tensor) -> Tensor:
-    """Values (..., m) with their sines and cosines at OCTAVES frequencies, (..., m (1 + 2 O))."""
-    angles = [math.pi / 2 * 2**octave * values for octave in range(OCTAVES)]
-    waves = [wave for angle in angles for wave in (torch.sin(angle), torch.cos(angle))]
-    return torch.cat([values, *waves], dim=-1)
+    index: Tensor  # (P,) of the flattened picture
+    area: Tensor  # (P,) number of pixels that each stands for
 
 
 class LayeredDecoder(nn.Module):
@@ -82,49 +44,42 @@ class LayeredDecoder(nn.Module):
     Arguments:
         variables: n.
         groups: number of layers of several variables; `set_layers` says which.
-        channels, hidden: of the convolutional layers of single variables.
-        group_hidden: width of the coordinate layers.
+        hidden: width of the layers.
 
     `members` (n + groups, n) holds the variables of each layer; a layer without any is not used.
+    `density` (H W) is the probability with which training draws a pixel.
     """
 
     background: Tensor
     members: Tensor
     explained: Tensor
     regions: Tensor
+    density: Tensor
     coordinates: Tensor
 
     def __init__(
         self,
         variables: int,
         image_shape: tuple[int, int, int],
-        channels: Sequence[int],
-        hidden: int,
         *,
         groups: int = 3,
-        group_hidden: int = 64,
+        hidden: int = 64,
     ) -> None:
         super().__init__()
         colours, height, width = image_shape
         self.variables, self.image_shape = variables, image_shape
-        self.singles = nn.ModuleList(
-            ConvDecoder(1 + 2 * OCTAVES, (colours + 1, height, width), channels, hidden)
-            for _ in range(variables)
-        )
-        self.groups = nn.ModuleList(
-            CoordinateLayer(variables, colours, group_hidden) for _ in range(groups)
-        )
-        for layer in self.singles:  # a gentle start: logits near 0 everywhere
-            layer.convolutions[-1].weight.data.mul_(0.3)  # type: ignore[union-attr, index]
+        self.singles = nn.ModuleList(TransformedLayer(colours, hidden) for _ in range(variables))
+        self.groups = nn.ModuleList(ShiftedLayer(variables, colours, hidden) for _ in range(groups))
+        layers, pixels = variables + groups, height * width
         self.register_buffer("background", torch.full(image_shape, 0.5))
-        self.register_buffer("members", torch.eye(variables + groups, variables))
-        self.register_buffer("explained", torch.zeros(variables + groups))
-        self.register_buffer("regions", torch.ones(groups, height * width))
+        self.register_buffer("members", torch.eye(layers, variables))
+        self.register_buffer("explained", torch.zeros(layers))
+        self.register_buffer("regions", torch.ones(layers, pixels))
+        self.register_buffer("density", torch.full((pixels,), 1 / pixels))
         y, x = torch.meshgrid(*(_centres(side) for side in (height, width)), indexing="ij")
         self.register_buffer("coordinates", torch.stack([x, y], -1).flatten(0, 1), persistent=False)
         self._active: tuple[int, ...] | None = None
-        self._group_region: Tensor | None = None
-        self._group_pixels: Tensor | None = None
+        self._inside: dict[int, Tensor] = {}
 
     # ---- which layer paints what ---------------------------------------------------------------
     def set_layers(
@@ -134,12 +89,15 @@ class LayeredDecoder(nn.Module):
         *,
         explained: Sequence[float] | None = None,
         regions: Sequence[Tensor] | None = None,
+        deviation: Tensor | None = None,
     ) -> None:
         """Use a layer for each of these sets of variables, over a background (C, H, W).
 
         Arguments:
             explained: what each layer explains, to be kept with it.
-            regions: (H, W) of 0 and 1 for each layer; one of several variables paints only there.
+            regions: (H, W) of 0 and 1 for each layer, where it paints; everywhere by default.
+            deviation: (H, W) mean absolute deviation of the images from the background; half of
+                the pixels of a training step are drawn by it.
         """
         self.members.zero_()
         self.explained.zero_()
@@ -149,11 +107,15 @@ class LayeredDecoder(nn.Module):
             row = layer[0] if len(layer) == 1 else next(free)
             self.members[row, list(layer)] = 1
             self.explained[row] = explained[i] if explained is not None else 0.0
-            if regions is not None and row >= self.variables:
-                self.regions[row - self.variables] = regions[i].flatten()
+            if regions is not None:
+                self.regions[row] = regions[i].flatten()
         self.background.copy_(background)
-        self._active = self._group_region = self._group_pixels = None
-        _ = self.active, self.group_pixels  # now: a captured step must not wait for the device
+        self._forget()
+        inside = self.region  # reads `active`: a captured step must not wait for the device
+        even = inside / inside.sum().clamp(min=1)
+        by_deviation = even if deviation is None else deviation.flatten().to(inside) * inside
+        by_deviation = by_deviation / by_deviation.sum().clamp(min=1e-12)
+        self.density.copy_((even + by_deviation) / 2)
 
     @property
     def active(self) -> tuple[int, ...]:
@@ -162,60 +124,89 @@ class LayeredDecoder(nn.Module):
             self._active = tuple(self.members.any(1).nonzero()[:, 0].tolist())
         return self._active
 
+    @property
+    def single_count(self) -> int:
+        """Number of active layers of one variable; they come first."""
+        return sum(row < self.variables for row in self.active)
+
+    @property
+    def region(self) -> Tensor:
+        """(H W) of 0 and 1: pixels that an active layer may paint."""
+        rows = list(self.active)
+        return self.regions[rows].amax(0) if rows else torch.zeros_like(self.regions[0])
+
+    def draw_pixels(self, count: int, generator: torch.Generator | None) -> DrawnPixels:
+        """Draw pixels by `density`."""
+        totals = self.density.cumsum(0)
+        draws = torch.rand(count, device=totals.device, generator=generator) * totals[-1]
+        index = torch.searchsorted(totals, draws, right=True).clamp(max=len(totals) - 1)
+        density = self.density[index]
+        return DrawnPixels(index, torch.where(density > 0, 1 / (count * density), 0.0))
+
     def _load_from_state_dict(self, *args: object, **options: object) -> None:
         super()._load_from_state_dict(*args, **options)
-        self._active = self._group_region = self._group_pixels = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop what was read off the buffers."""
+        self._active, self._inside = None, {}
+
+    def _pixels_of(self, row: int) -> Tensor:
+        """Return the indices (P,) of the pixels that a layer may paint."""
+        inside = self._inside.get(row)
+        if inside is None or inside.device != self.regions.device:
+            inside = self._inside[row] = self.regions[row].nonzero()[:, 0]
+        return inside
 
     # ---- pictures ------------------------------------------------------------------------------
-    def single_logits(self, variables: Tensor, limit: Tensor | float = LARGEST_OPACITY) -> Tensor:
-        """Colour and opacity logits (B, S, C + 1, H W) of the active layers of one variable.
+    def layer_logits(
+        self,
+        variables: Tensor,
+        pixels: Tensor | None = None,
+        limit: Tensor | float = LARGEST_OPACITY,
+    ) -> Tensor:
+        """Colour and opacity logits (B, L, C + 1, P) of the active layers at all or some pixels.
 
         Arguments:
             limit: of the absolute opacity logits; a small one keeps all layers in the picture.
         """
-        rows = self.active[: self.single_count]
-        if not rows:
-            colours, height, width = self.image_shape
-            return variables.new_zeros(variables.shape[0], 0, colours + 1, height * width)
-        outputs = [
-            self.singles[row](octaves(variables[:, row : row + 1])).flatten(2) for row in rows
-        ]
-        return limit_opacity(torch.stack(outputs, dim=1), limit)
+        if not self.active:
+            count = len(self.coordinates) if pixels is None else len(pixels)
+            return variables.new_zeros(len(variables), 0, self.image_shape[0] + 1, count)
+        if pixels is None:
+            logits = [self._whole(row, variables, limit) for row in self.active]
+        else:
+            logits = [self._at(row, variables, pixels, limit) for row in self.active]
+        return torch.stack(logits, dim=1)
 
-    def group_logits(
-        self, variables: Tensor, pixels: Tensor, limit: Tensor | float = LARGEST_OPACITY
-    ) -> Tensor:
-        """Colour and opacity logits (B, G, C + 1, P) of the active groups at some pixels."""
-        outputs = []
-        for row in self.active[self.single_count :]:
-            layer, region = self.groups[row - self.variables], self.regions[row - self.variables]
-            inputs, chunks = variables * self.members[row], [pixels]
-            if not torch.is_grad_enabled():  # bounded memory for queries
-                chunks = list(pixels.split(max(1, MOST_POINTS // variables.shape[0])))
-            output = torch.cat([layer(inputs, self.coordinates[chunk]) for chunk in chunks], dim=2)
-            closed = torch.zeros_like(output[:, :, :1])
-            closed[:, -1] = CLOSED
-            inside = region[pixels].bool()
-            outputs.append(torch.where(inside, limit_opacity(output, limit), closed))
-        return torch.stack(outputs, dim=1)
+    def _paint(self, row: int, variables: Tensor, pixels: Tensor) -> Tensor:
+        """Return the logits (B, C + 1, P) of one layer, as if it painted everywhere."""
+        single = row < self.variables
+        layer = self.singles[row] if single else self.groups[row - self.variables]
+        inputs = variables[:, row : row + 1] if single else variables * self.members[row]
+        chunks = (pixels,)
+        if not torch.is_grad_enabled():  # bounded memory for queries
+            chunks = pixels.split(max(1, MOST_POINTS // max(1, len(variables))))
+        return torch.cat([layer(inputs, self.coordinates[chunk]) for chunk in chunks], dim=2)
 
-    def layer_logits(self, variables: Tensor, pixels: Tensor | None = None) -> Tensor:
-        """Colour and opacity logits (B, L, C + 1, P) of the active layers at all or some pixels.
+    def _at(self, row: int, variables: Tensor, pixels: Tensor, limit: Tensor | float) -> Tensor:
+        """Return the logits (B, C + 1, P) of one layer at some pixels."""
+        output = limit_opacity(self._paint(row, variables, pixels), limit)
+        return torch.where(self.regions[row, pixels].bool(), output, self._closed(output))
 
-        For whole pictures groups are evaluated in their regions only.
-        """
-        singles = self.single_logits(variables)
-        if pixels is not None:
-            singles = singles[..., pixels]
-        if self.single_count == len(self.active):
-            return singles
-        if pixels is not None:
-            return torch.cat([singles, self.group_logits(variables, pixels)], dim=1)
-        inside = self.group_pixels
-        painted = self.group_logits(variables, inside)
-        groups = painted.new_zeros(*painted.shape[:3], singles.shape[-1])
-        groups[:, :, -1] = CLOSED
-        return torch.cat([singles, groups.index_copy(3, inside, painted)], dim=1)
+    def _whole(self, row: int, variables: Tensor, limit: Tensor | float) -> Tensor:
+        """Return the logits (B, C + 1, H W) of one layer, computed in its region only."""
+        inside = self._pixels_of(row)
+        painted = limit_opacity(self._paint(row, variables, inside), limit)
+        canvas = self._closed(painted).expand(*painted.shape[:2], len(self.coordinates))
+        return canvas.index_copy(2, inside, painted)
+
+    @staticmethod
+    def _closed(logits: Tensor) -> Tensor:
+        """Return logits (B, C + 1, 1) of a layer that is not there, for (B, C + 1, P)."""
+        closed = torch.zeros_like(logits[:, :, :1])
+        closed[:, -1] = CLOSED
+        return closed
 
     def compose(
         self, logits: Tensor, pixels: Tensor | None = None, background: Tensor | None = None
@@ -233,27 +224,6 @@ class LayeredDecoder(nn.Module):
     def shares(logits: Tensor) -> Tensor:
         """Shares (B, 1 + L, P) of the background and of layers with logits (B, L, C + 1, P)."""
         return _with_background(logits[:, :, -1])
-
-    @property
-    def group_region(self) -> Tensor:
-        """(H W) of 0 and 1: pixels that an active layer of several variables may paint."""
-        if self._group_region is None or self._group_region.device != self.regions.device:
-            rows = [row - self.variables for row in self.active if row >= self.variables]
-            used = [self.regions[row] for row in rows] or [torch.zeros_like(self.regions[0])]
-            self._group_region = torch.stack(used).amax(0)
-        return self._group_region
-
-    @property
-    def group_pixels(self) -> Tensor:
-        """(P,) indices of the pixels of `group_region`."""
-        if self._group_pixels is None or self._group_pixels.device != self.regions.device:
-            self._group_pixels = self.group_region.nonzero()[:, 0]
-        return self._group_pixels
-
-    @property
-    def single_count(self) -> int:
-        """Number of active layers of one variable; they come first."""
-        return sum(row < self.variables for row in self.active)
 
     def forward(self, variables: Tensor, background: Tensor | None = None) -> Tensor:
         """Logits (B, C, H, W) of the composed picture, over (B, C, H W) or the own background."""

@@ -15,7 +15,7 @@ from intervae.data import Dataset, Variable, build_dataset
 from intervae.data.simulators import Pendulum
 from intervae.errors import UsageError
 from intervae.evaluation import evaluate
-from intervae.models.causal_vae.layers import draw_pixels, layer_loss, region_of
+from intervae.models.causal_vae.layers import layer_loss, region_of
 from intervae.nets.layered_decoder import LayeredDecoder
 
 SETTINGS: dict[str, Any] = {
@@ -67,7 +67,7 @@ def test_do_on_an_effect_leaves_pixels_outside_its_region_bit_equal(
         trained.reconstruct(images),
         trained.counterfactual(images, do, pixel_temperature=0),
     )
-    region = trained.decoder.group_region.reshape(24, 24).bool()
+    region = trained.decoder.regions[4].reshape(24, 24).bool()
     assert 0 < region.float().mean() < 0.9
     assert torch.equal(plain[..., ~region], after[..., ~region])
     assert not torch.equal(plain, after)
@@ -175,7 +175,7 @@ def test_wrong_layers_are_errors_in_a_sentence(data: Dataset) -> None:
 # ---- loss ---------------------------------------------------------------------------------------
 def decoder() -> LayeredDecoder:
     torch.manual_seed(0)
-    result = LayeredDecoder(3, (1, 8, 8), [8, 8], 16, groups=1, group_hidden=16)
+    result = LayeredDecoder(3, (1, 8, 8), groups=1, hidden=16)
     region = torch.zeros(8, 8)
     region[:2] = 1
     result.set_layers([[0], [1, 2]], torch.full((1, 8, 8), 0.5), regions=[torch.ones(8, 8), region])
@@ -192,15 +192,6 @@ def test_late_in_training_the_loss_is_the_absolute_error() -> None:
     assert float(layer_loss(layered, values, images, torch.tensor(math.inf))[0]) == float(loss)
 
 
-def test_drawn_pixels_are_those_that_groups_may_paint() -> None:
-    layered = decoder()
-    drawn = draw_pixels(layered, 15, torch.Generator().manual_seed(0))
-    assert drawn is not None
-    assert drawn.shape == (15,)
-    assert set(drawn.tolist()) <= set(range(16))  # the two upper rows
-    assert draw_pixels(layered, 16, None) is None  # all of them
-
-
 def test_the_loss_of_drawn_pixels_estimates_that_of_all() -> None:
     layered, values, images = decoder(), torch.randn(4, 3), torch.rand(4, 1, 8, 8)
     generator = torch.Generator().manual_seed(0)
@@ -210,7 +201,7 @@ def test_the_loss_of_drawn_pixels_estimates_that_of_all() -> None:
             whole = layer_loss(layered, values, images, step)
             draws = [
                 torch.stack(
-                    layer_loss(layered, values, images, step, draw_pixels(layered, 8, generator))
+                    layer_loss(layered, values, images, step, layered.draw_pixels(8, generator))
                 )
                 for _ in range(400)
             ]

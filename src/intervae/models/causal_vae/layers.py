@@ -1,6 +1,6 @@
 """decoder=layers: which variables paint what, and the loss that gives each part to the fewest.
 
-A layer of several variables paints only in its region, and pays for every pixel there that the
+A layer paints only in its region, and one of several variables pays for every pixel there that the
 layers of single variables paint right without it. In the first half of training the loss turns from
 squared to absolute errors, whose answer to what a layer cannot know is the median, the background;
 and from pixels weighted by their deviation from the background to equal weights, without which thin
@@ -20,7 +20,7 @@ from intervae.causal.graph import CausalGraph
 from intervae.data import Dataset, Spec
 from intervae.discovery.image_groups import check_groups, find_image_groups
 from intervae.errors import DataWarning, UsageError
-from intervae.nets.layered_decoder import LARGEST_OPACITY, LayeredDecoder
+from intervae.nets.layered_decoder import LARGEST_OPACITY, DrawnPixels, LayeredDecoder
 
 SCALE = 0.1  # of the Laplace likelihood of a pixel
 PRICE = 0.02  # of a pixel that a larger layer paints though smaller ones paint it right
@@ -64,17 +64,19 @@ def choose_layers(
                 DataWarning,
                 stacklevel=2,
             )
-    background = train[torch.arange(min(BACKGROUND_IMAGES, len(train)))].images
+    images = train[torch.arange(min(BACKGROUND_IMAGES, len(train)))].images.float().div(255)
+    background = images.median(0).values
     decoder.set_layers(
         [[spec.names.index(name) for name in group.variables] for group in groups],
-        background.float().div(255).median(0).values,
+        background,
         explained=[group.explained for group in groups],
         regions=[region_of(group.gain_map, spec.image_shape[1:]) for group in groups],
+        deviation=(images - background).abs().mean((0, 1)),
     )
 
 
 def region_of(gain_map: Tensor, shape: tuple[int, int]) -> Tensor:
-    """Pixels (H, W) that a group may paint, as 0 and 1.
+    """Pixels (H, W) that a layer may paint, as 0 and 1.
 
     The box around what the group explains, extended on every side by MARGIN of its extent: do()
     moves an object beyond the places where training showed it.
@@ -92,17 +94,6 @@ def region_of(gain_map: Tensor, shape: tuple[int, int]) -> Tensor:
     (top, bottom), (left, right) = bounds
     region[top:bottom, left:right] = 1
     return region
-
-
-def draw_pixels(
-    decoder: LayeredDecoder, count: int, generator: torch.Generator | None
-) -> Tensor | None:
-    """Draw pixels (count,) uniformly from those that groups may paint; None for all of them."""
-    inside = decoder.group_pixels
-    if count >= len(inside):
-        return None
-    draws = torch.rand(count, device=inside.device, generator=generator) * len(inside)
-    return inside[draws.long().clamp(max=len(inside) - 1)]
 
 
 def parse_layers(text: str, spec: Spec, decoder: LayeredDecoder) -> list[tuple[str, ...]] | None:
@@ -133,19 +124,35 @@ class ImageLayer(NamedTuple):
     explained: float
 
 
-def unpainted(decoder: LayeredDecoder, before: Tensor, after: Tensor) -> Tensor:
-    """Return (B, H W): 1 less the largest shares of layers with changed values, before or after.
+def changed_image(
+    decoder: LayeredDecoder,
+    images: Tensor,
+    before: Tensor,
+    after: Tensor,
+    pixel_temperature: float,
+    background: Tensor | None = None,
+) -> Tensor:
+    """Return g(z') + t keep u, clipped to [0, 1], with the images' own pixel noise u = x - g(z).
+
+    `keep` is 1 less the largest shares, before or after, of layers with changed values.
 
     Arguments:
+        images: (B, C, H, W) in [0, 1].
         before, after: values (B, n) of the variables, in normalised units.
+        background: (B, C, H W) in the place of the decoder's.
     """
     rows = list(decoder.active)
     members = decoder.members[rows].bool()  # (L, n)
     moved = (before - after).abs() > CHANGED  # an effect is computed again, up to rounding
     changed = (moved[:, None] & members).any(2)  # (B, L)
-    shares = [decoder.shares(decoder.layer_logits(v))[:, 1:] for v in (before, after)]
-    painted = torch.maximum(*shares) * changed[..., None]  # (B, L, H W)
-    return 1 - painted.sum(1).clamp(max=1)
+    old, new = (
+        decoder.compose(decoder.layer_logits(values), background=background)
+        for values in (before, after)
+    )
+    painted = torch.maximum(old.weights, new.weights) * changed[..., None]  # (B, L, H W)
+    keep = 1 - painted.sum(1, keepdim=True).clamp(max=1)
+    answer = new.pixels + pixel_temperature * keep * (images.flatten(2) - old.pixels)
+    return answer.clamp(0, 1).unflatten(2, decoder.image_shape[1:])
 
 
 def layer_loss(
@@ -153,20 +160,20 @@ def layer_loss(
     values: Tensor,
     images: Tensor,
     progress: Tensor,
-    pixels: Tensor | None = None,
+    drawn: DrawnPixels | None = None,
     background: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Pixel loss and the price of larger layers, each summed over pixels, batch means.
 
     The pixel loss is the negative log-likelihood of a Laplace distribution of scale SCALE, but for
-    a constant, from the middle of training on. Groups are evaluated at `pixels`, which stand for
-    all that groups may paint; elsewhere the picture is that of the single layers.
+    a constant, from the middle of training on. Layers are evaluated at the drawn pixels, which
+    stand for all that layers may paint; the others show the background.
 
     Arguments:
         values: (B, n) concepts.
         images: (B, C, H, W) in [0, 1].
         progress: 0-dim, from 0 to 1 over training.
-        pixels: (P,) random pixels of `decoder.group_pixels`, or None for all of these.
+        drawn: pixels of `LayeredDecoder.draw_pixels`, or None for all.
         background: (B, C, H W) in the place of the decoder's.
     """
     truth = images.flatten(2)
@@ -182,22 +189,21 @@ def layer_loss(
 
     early = (1 - progress / TURN[1]).clamp(min=0)
     limit = LARGEST_OPACITY * (FIRST_LIMIT / LARGEST_OPACITY) ** early
-    logits = decoder.single_logits(values, limit)
-    outside = weight * error(decoder.compose(logits, background=background).pixels, truth)
-    if decoder.single_count == len(decoder.active):
-        return outside.sum(1).mean() / SCALE, torch.zeros_like(progress)
-    inside = decoder.group_pixels
-    if pixels is None:
-        pixels = inside
-    area = len(inside) / len(pixels)  # pixels that a drawn one stands for
-    total = (outside * (1 - decoder.group_region)).sum(1).mean()
-    target, weight = truth[..., pixels], weight[:, pixels]
-    logits = logits.index_select(3, pixels)  # its gradient is faster than that of an index
-    layers = torch.cat([logits, decoder.group_logits(values, pixels, limit)], dim=1)
-    picture, weights = decoder.compose(layers, pixels, background)
-    total = total + area * (weight * error(picture, target)).sum(1).mean()
+    behind = decoder.background.flatten(1) if background is None else background
+    outside = (1 - decoder.region) * weight * error(behind, truth)
+    if drawn is None:
+        drawn = DrawnPixels(torch.arange(truth.shape[2], device=truth.device), decoder.region)
+    pixels, area = drawn
+    target, weight = truth[..., pixels], area * weight[:, pixels]
+    logits = decoder.layer_logits(values, pixels, limit)
+    picture, shares = decoder.compose(logits, pixels, background)
+    total = outside.sum(1).mean() + (weight * error(picture, target)).sum(1).mean()
+    singles = decoder.single_count
+    if singles == len(decoder.active):
+        return total / SCALE, torch.zeros_like(progress)
     with torch.no_grad():
-        wrong = (decoder.compose(logits, pixels, background).pixels - target).abs().amax(1)
-    price = weights[:, decoder.single_count :].sum(1) * (1 - wrong / RIGHT).clamp(min=0)
-    extra = PRICE * images.shape[1] * area * (weight * price).sum(1).mean()
+        alone = decoder.compose(logits[:, :singles], pixels, background).pixels
+        wrong = (alone - target).abs().amax(1)
+    price = shares[:, singles:].sum(1) * (1 - wrong / RIGHT).clamp(min=0)
+    extra = PRICE * images.shape[1] * (weight * price).sum(1).mean()
     return total / SCALE, extra / SCALE

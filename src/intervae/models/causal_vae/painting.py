@@ -19,11 +19,10 @@ from intervae.models.batches import in_batches
 from intervae.models.causal_vae.concepts import ConceptModel
 from intervae.models.causal_vae.layers import (
     ImageLayer,
+    changed_image,
     choose_layers,
-    draw_pixels,
     layer_loss,
     parse_layers,
-    unpainted,
 )
 from intervae.models.causal_vae.settings import LabelSettings
 from intervae.models.phases import Phase, Terms
@@ -70,13 +69,8 @@ class PaintedConcepts(ConceptModel):
                     f"decoder=layers takes continuous and binary variables, but {variable.name!r} "
                     "is categorical; use decoder=joint, with rest= for what no label names."
                 )
-        channels = [max(4, width // 2) for width in reversed(settings.channels)]
         decoder = LayeredDecoder(
-            len(self.spec.variables),
-            self.spec.image_shape,
-            channels,
-            settings.hidden // 2,
-            group_hidden=settings.layer_hidden,
+            len(self.spec.variables), self.spec.image_shape, hidden=settings.layer_hidden
         )
         parse_layers(settings.layers, self.spec, decoder)  # wrong names are errors at once
         return decoder
@@ -144,13 +138,13 @@ class PaintedConcepts(ConceptModel):
         if not isinstance(self.decoder, LayeredDecoder):
             loss, pixel_terms = self.output_terms(self.paint(z, rest), images)
         else:
-            pixels = None
-            if settings.layer_pixels is not None and self.training:
-                pixels = draw_pixels(self.decoder, settings.layer_pixels, generator)
+            drawn = None
+            if settings.layer_pixels is not None:
+                drawn = self.decoder.draw_pixels(settings.layer_pixels, generator)
             background = None if rest is None else self.rest_background(rest, progress)
             values = self.layer_values(z, batch, progress, generator)
             likelihood, extra = layer_loss(
-                self.decoder, values, images, progress, pixels, background
+                self.decoder, values, images, progress, drawn, background
             )
             loss = likelihood + extra
             pixel_terms = {"reconstruction": likelihood, "layer_terms": extra}
@@ -202,16 +196,17 @@ class PaintedConcepts(ConceptModel):
         if not share:
             return super().counterfactual(images, do, labels)
         self.check_trained()
-        before = self.encode(images, labels)
+        before, x, decoder = self.encode(images, labels), self.as_images(images), self.decoder
         after, picture = self.intervene(before, do), self.abduct_picture(images)
-        noise = self.as_images(images) - self.decode(before, **picture)
-        decoder = self.decoder
-        if isinstance(decoder, LayeredDecoder):
-            keep = in_batches(
-                lambda old, new: unpainted(decoder, old.mean(-1), new.mean(-1)), before, after
-            )
-            noise = noise * keep.unflatten(1, noise.shape[2:])[:, None]
-        return (self.decode(after, **picture) + share * noise).clamp(0, 1)
+        if not isinstance(decoder, LayeredDecoder):
+            noise = x - self.decode(before, **picture)
+            return (self.decode(after, **picture) + share * noise).clamp(0, 1)
+
+        def answer(x: Tensor, old: Tensor, new: Tensor, *rest: Tensor) -> Tensor:
+            background = self.rest_background(*rest) if rest else None
+            return changed_image(decoder, x, old.mean(-1), new.mean(-1), share, background)
+
+        return in_batches(answer, x, before, after, *picture.values())
 
     @torch.no_grad()
     def abduct_picture(self, images: Any) -> dict[str, Tensor]:
@@ -243,7 +238,7 @@ class PaintedConcepts(ConceptModel):
     def phases(self) -> list[Phase]:
         main, *rest = super().phases()
         if self.scheduled:
-            rates = (("decoder.groups", self.settings.layer_rate),)
+            rates = (("decoder.", self.settings.layer_rate),)
             players = tuple(replace(player, prefix_rates=rates) for player in main.players)
             main = replace(main, prepare=self.prepare_pictures, players=players)
         return [main, *rest]

@@ -79,7 +79,7 @@ class LabelSettings(ConceptSettings):
     )
     layer_pixels: int | None = setting(
         256,
-        "random pixels per step for layers of several variables; none for all",
+        "random pixels per step at which layers are evaluated; none for all",
         advanced=True,
     )
     rest: int = setting(
@@ -92,16 +92,14 @@ class LabelSettings(ConceptSettings):
     first_rest_weight: float = setting(
         30.0, "weight of KL(q(rest) || N(0, I)) at the start of training", advanced=True
     )
-    layer_rate: float = setting(
-        5e-3, "learning rate of the layers of several variables", advanced=True
-    )
+    layer_rate: float = setting(5e-3, "learning rate of the layers", advanced=True)
     pixel_temperature: float | None = setting(
         None,
         "share of an image's own pixel noise that a counterfactual keeps, with decoder=layers "
         "where no changed layer paints; none: 1 with decoder=layers, else 0",
         advanced=True,
     )
-    layer_hidden: int = setting(64, "width of the layers of several variables", advanced=True)
+    layer_hidden: int = setting(64, "width of the layers' networks", advanced=True)
 
 
 @dataclass(frozen=True)
