@@ -15,7 +15,7 @@ $(READY): pyproject.toml constraints.txt
 
 # Trains CausalVAE on Pendulum from nothing but images and labels, measures it against the simulator's truth, writes the pictures.
 demo: $(READY)
-	$(BIN)/intervae train causal-vae --data pendulum --size 64 --out runs/demo --overwrite --set decoder=layers --set channels=16,16,32,32 --epochs 24
+	$(BIN)/intervae train causal-vae --data pendulum --size 64 --out runs/demo --overwrite --set decoder=layers --set prior_std=0.015 --set channels=16,16,32,32 --set batch_size=32 --epochs 15
 	@echo "Set a variable and see the picture change: make serve (or $(BIN)/intervae serve runs/demo)"
 
 # The page of the demo's run, or of others: make serve RUNS="runs/a runs/b".

@@ -79,24 +79,28 @@ def test_a_layer_paints_inside_its_region_only(moved: int) -> None:
     assert (other * own).sum() == 0
 
 
-def test_pixels_are_drawn_half_evenly_and_half_by_deviation() -> None:
+def test_pixels_are_drawn_half_evenly_and_half_by_what_layers_explain() -> None:
     """Expected counts of the density, and a sum over pixels estimated without bias."""
-    region, deviation = torch.zeros(SHAPE[1:]), torch.zeros(SHAPE[1:])
+    region, large, small = (torch.zeros(SHAPE[1:]) for _ in range(3))
     region[2:6] = 1
-    deviation[2, 3], deviation[5, 11], deviation[0, 0] = 3.0, 1.0, 50.0
+    large[2, 3], large[5, 11], large[0, 0] = 30.0, 10.0, 50.0
+    small[4, 4], small[4, 5] = 0.1, -3.0
     decoder = make([])
-    decoder.set_layers([[0]], torch.full(SHAPE, 0.75), regions=[region], deviation=deviation)
+    decoder.set_layers(
+        [[0], [1]], torch.full(SHAPE, 0.75), regions=[region, region], gains=[large, small]
+    )
     expected = region / 96
-    expected[2, 3] += 3 / 8
-    expected[5, 11] += 1 / 8
+    expected[2, 3] += 3 / 16
+    expected[5, 11] += 1 / 16
+    expected[4, 4] += 1 / 4
     torch.testing.assert_close(decoder.density.reshape(SHAPE[1:]), expected)
-    index, area = decoder.draw_pixels(20_000, torch.Generator().manual_seed(0))
-    counts = torch.bincount(index, minlength=96).reshape(SHAPE[1:])
+    drawn = decoder.draw_pixels(20_000, torch.Generator().manual_seed(0))
+    counts = torch.bincount(drawn.index, minlength=96).reshape(SHAPE[1:])
     assert (counts[expected == 0] == 0).all()
     torch.testing.assert_close(counts / 20_000, expected, atol=0.01, rtol=0)
     values = torch.rand(96, generator=torch.Generator().manual_seed(1))
     total = float((values * region.flatten()).sum())
-    assert float((area * values[index]).sum()) == pytest.approx(total, rel=0.03)
+    assert float((drawn.area * values[drawn.index]).sum()) == pytest.approx(total, rel=0.03)
 
 
 def test_no_layer_draws_pixels_that_stand_for_nothing() -> None:

@@ -89,15 +89,16 @@ class LayeredDecoder(nn.Module):
         *,
         explained: Sequence[float] | None = None,
         regions: Sequence[Tensor] | None = None,
-        deviation: Tensor | None = None,
+        gains: Sequence[Tensor] | None = None,
     ) -> None:
         """Use a layer for each of these sets of variables, over a background (C, H, W).
 
         Arguments:
             explained: what each layer explains, to be kept with it.
             regions: (H, W) of 0 and 1 for each layer, where it paints; everywhere by default.
-            deviation: (H, W) mean absolute deviation of the images from the background; half of
-                the pixels of a training step are drawn by it.
+            gains: (H, W) of what each layer explains at each pixel. Half of the pixels of a
+                training step are drawn by them, with an equal share for each layer, else a small
+                object would get few; the other half evenly from where layers paint.
         """
         self.members.zero_()
         self.explained.zero_()
@@ -113,9 +114,9 @@ class LayeredDecoder(nn.Module):
         self._forget()
         inside = self.region  # reads `active`: a captured step must not wait for the device
         even = inside / inside.sum().clamp(min=1)
-        by_deviation = even if deviation is None else deviation.flatten().to(inside) * inside
-        by_deviation = by_deviation / by_deviation.sum().clamp(min=1e-12)
-        self.density.copy_((even + by_deviation) / 2)
+        by_gain = [] if gains is None else [_normalised(gain.flatten() * inside) for gain in gains]
+        drawn = torch.stack(by_gain).mean(0) if by_gain else even
+        self.density.copy_((even + drawn) / 2)
 
     @property
     def active(self) -> tuple[int, ...]:
@@ -234,6 +235,12 @@ class LayeredDecoder(nn.Module):
             flat = own if background is None else background
         picture = flat.unflatten(2, self.image_shape[1:])
         return torch.logit(picture, DARKEST)
+
+
+def _normalised(weights: Tensor) -> Tensor:
+    """Return weights of at least 0 that sum to 1, or to 0 without any."""
+    weights = weights.clamp(min=0)
+    return weights / weights.sum().clamp(min=1e-12)
 
 
 def _with_background(opacities: Tensor) -> Tensor:

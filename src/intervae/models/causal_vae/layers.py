@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from intervae.causal.graph import CausalGraph
 from intervae.data import Dataset, Spec
@@ -64,14 +65,17 @@ def choose_layers(
                 DataWarning,
                 stacklevel=2,
             )
-    images = train[torch.arange(min(BACKGROUND_IMAGES, len(train)))].images.float().div(255)
-    background = images.median(0).values
+    background = train[torch.arange(min(BACKGROUND_IMAGES, len(train)))].images
+    shape = spec.image_shape[1:]
     decoder.set_layers(
         [[spec.names.index(name) for name in group.variables] for group in groups],
-        background,
+        background.float().div(255).median(0).values,
         explained=[group.explained for group in groups],
-        regions=[region_of(group.gain_map, spec.image_shape[1:]) for group in groups],
-        deviation=(images - background).abs().mean((0, 1)),
+        regions=[region_of(group.gain_map, shape) for group in groups],
+        gains=[
+            functional.interpolate(group.gain_map[None, None].float(), shape)[0, 0]
+            for group in groups
+        ],
     )
 
 
