@@ -69,6 +69,7 @@ LAYERS = {
     "batch_size": 32,
     "epochs": 40,
 }
+JOINT = {**LAYERS, "decoder": "joint"}
 QUICK_LAYERS = {**LAYERS, **QUICK_NETWORK, "layer_hidden": 32}
 
 
