@@ -7,6 +7,7 @@ change the combinations, so that the simplest functions are patterns that move.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -39,9 +40,9 @@ class CoordinateLayer(nn.Module):
                     nn.init.kaiming_normal_(layer.weight)
             self.output.weight.mul_(0.3)  # a gentle start: logits near 0 everywhere
 
+    @abstractmethod
     def combine(self, variables: Tensor, coordinates: Tensor) -> Tensor:
         """Return linear combinations (B, P, COMBINATIONS) of the coordinates."""
-        raise NotImplementedError
 
     def forward(self, variables: Tensor, coordinates: Tensor) -> Tensor:
         combined = self.combine(variables, coordinates)
