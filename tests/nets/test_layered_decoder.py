@@ -95,12 +95,12 @@ def test_pixels_are_drawn_half_evenly_and_half_by_what_layers_explain() -> None:
     expected[4, 4] += 1 / 4
     torch.testing.assert_close(decoder.density.reshape(SHAPE[1:]), expected)
     drawn = decoder.draw_pixels(20_000, torch.Generator().manual_seed(0))
-    counts = torch.bincount(drawn.index, minlength=96).reshape(SHAPE[1:])
+    counts = torch.bincount(drawn.pixels, minlength=96).reshape(SHAPE[1:])
     assert (counts[expected == 0] == 0).all()
     torch.testing.assert_close(counts / 20_000, expected, atol=0.01, rtol=0)
     values = torch.rand(96, generator=torch.Generator().manual_seed(1))
     total = float((values * region.flatten()).sum())
-    assert float((drawn.area * values[drawn.index]).sum()) == pytest.approx(total, rel=0.03)
+    assert float((drawn.area * values[drawn.pixels]).sum()) == pytest.approx(total, rel=0.03)
 
 
 def test_no_layer_draws_pixels_that_stand_for_nothing() -> None:

@@ -34,7 +34,7 @@ class Composition(NamedTuple):
 class DrawnPixels(NamedTuple):
     """Random pixels that stand for all that layers may paint."""
 
-    index: Tensor  # (P,) of the flattened picture
+    pixels: Tensor  # (P,) indices in the flattened picture
     area: Tensor  # (P,) number of pixels that each stands for
 
 
