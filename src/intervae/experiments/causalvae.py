@@ -67,7 +67,7 @@ LAYERS = {
     "prior_std": 0.015,
     "channels": (16, 16, 32, 32),
     "batch_size": 32,
-    "epochs": 40,
+    "epochs": 30,
 }
 JOINT = {**LAYERS, "decoder": "joint"}
 QUICK_LAYERS = {**LAYERS, **QUICK_NETWORK, "layer_hidden": 32}

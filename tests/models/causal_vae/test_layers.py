@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 import intervae
 from intervae.data import Dataset, Variable, build_dataset
 from intervae.data.simulators import Pendulum
-from intervae.errors import UsageError
+from intervae.errors import QueryError, UsageError
 from intervae.evaluation import evaluate
 from intervae.models.causal_vae.layers import layer_loss, region_of
 from intervae.nets.layered_decoder import LayeredDecoder
@@ -50,6 +51,24 @@ def test_the_layers_of_a_trained_model_name_their_variables(trained: Any) -> Non
         ("shadow_length", "shadow_position"),
     ]
     assert trained.layers[0].explained > 0.3
+
+
+def test_layers_alone_add_up_to_the_picture(trained: Any, data: Dataset, tmp_path: Path) -> None:
+    """Picture = share of the background * background + sum of (layer - grey) + shares * grey."""
+    images = data.test.images[:5]
+    latents = trained.encode(images)
+    background, *layers = trained.paint_layers(latents).unbind(1)
+    shares = trained.decoder.shares(trained.decoder.layer_logits(latents.mean(-1)))
+    shares = shares[:, :, None].unflatten(3, (24, 24))
+    rebuilt = shares[:, 0] * background
+    for layer, share in zip(layers, shares[:, 1:].unbind(1), strict=True):
+        rebuilt = rebuilt + (layer - 0.5) + 0.5 * share
+    torch.testing.assert_close(rebuilt, trained.reconstruct(images), atol=1e-5, rtol=0)
+    trained.figures(data)["layers.png"](tmp_path / "layers.png")
+    assert (tmp_path / "layers.png").stat().st_size > 5000
+    joint = intervae.create("condition-vae", data, **{**SETTINGS, "decoder": "joint"})
+    with pytest.raises(QueryError, match="decoder=layers"):
+        joint.paint_layers(latents)
 
 
 def test_evaluate_compares_the_layers_with_the_objects(trained: Any, data: Dataset) -> None:
@@ -225,3 +244,12 @@ def test_a_region_is_a_box_with_a_margin() -> None:
     assert region[5:9, 2:14].all()  # a quarter more on every side
     assert float(region.sum()) == 4 * 12
     assert not region_of(torch.zeros(12, 12), (24, 24)).any()
+
+
+def test_the_background_is_of_images_spread_over_the_split(data: Dataset) -> None:
+    """A grid starts with images of one value: their median would show its object."""
+    order = data.train.labels[:, 0].argsort()
+    model = intervae.create("causal-vae", data, graph=data.graph, layers=GROUPS, **SETTINGS)
+    model.prepare_pictures(replace(data, train=data.train[order]), 0)
+    expected = (data.train.images.float() / 255).median(0).values
+    torch.testing.assert_close(model.decoder.background, expected)

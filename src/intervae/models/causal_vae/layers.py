@@ -21,6 +21,7 @@ from intervae.causal.graph import CausalGraph
 from intervae.data import Dataset, Spec
 from intervae.discovery.image_groups import check_groups, find_image_groups
 from intervae.errors import DataWarning, UsageError
+from intervae.models.batches import spread_rows
 from intervae.nets.layered_decoder import LARGEST_OPACITY, DrawnPixels, LayeredDecoder
 
 SCALE = 0.1  # of the Laplace likelihood of a pixel
@@ -65,7 +66,8 @@ def choose_layers(
                 DataWarning,
                 stacklevel=2,
             )
-    background = train[torch.arange(min(BACKGROUND_IMAGES, len(train)))].images
+    rows = spread_rows(len(train), BACKGROUND_IMAGES)  # the first ones may be all of one kind
+    background = train[rows].images
     shape = spec.image_shape[1:]
     decoder.set_layers(
         [[spec.names.index(name) for name in group.variables] for group in groups],

@@ -5,7 +5,10 @@ Base class of `LabelledConcepts`. Shapes: B images (C, H, W), n concepts, k dims
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +17,7 @@ from torch import Tensor, nn
 from intervae.causal.do import Do
 from intervae.causal.gaussian import kl_standard_normal, reparametrise
 from intervae.data import Batch, Dataset
-from intervae.errors import UsageError
+from intervae.errors import QueryError, UsageError
 from intervae.models.batches import in_batches
 from intervae.models.causal_vae.concepts import ConceptModel
 from intervae.models.causal_vae.layers import (
@@ -106,8 +109,7 @@ class PaintedConcepts(ConceptModel):
     def rest_background(self, rest: Tensor, progress: Tensor | float = 1.0) -> Tensor:
         """Background (B, C, H W) that the rest paints behind the layers.
 
-        It joins in the third quarter of training (`progress` from 0 to 1), so that the layers
-        paint first what the variables determine.
+        It joins in the third quarter of training (`progress` from 0 to 1): layers paint first.
         """
         assert isinstance(self.decoder, LayeredDecoder)
         share = torch.as_tensor((progress - 0.5) / 0.25).clamp(0, 1)
@@ -117,9 +119,8 @@ class PaintedConcepts(ConceptModel):
     def rest_weight(self, progress: Tensor) -> Tensor:
         """Weight of KL(q(rest) || N(0, I)), falling over the first REST_FALL of training.
 
-        A large weight at first: what the concepts tell is drawn from them, because it costs
-        nothing there. Without it the decoder draws everything from the rest, and do() changes
-        nothing.
+        A large weight at first: what the concepts tell is drawn from them, as that costs nothing.
+        Without it the decoder draws everything from the rest, and do() changes nothing.
         """
         first, last = self.settings.first_rest_weight, self.settings.rest_weight
         return first * (last / first) ** (progress / REST_FALL).clamp(0, 1)
@@ -234,6 +235,35 @@ class PaintedConcepts(ConceptModel):
         return in_batches(lambda *chunk: torch.sigmoid(self.paint(*chunk)), z, rest)
 
     # ---- layers --------------------------------------------------------------------------------
+    @torch.no_grad()
+    def paint_layers(self, latents: Tensor, rest: Tensor | None = None) -> Tensor:
+        """Return the background, then each of `layers` alone over grey, (B, 1 + L, C, H, W).
+
+        A pixel has the layer's colour in proportion to its share of the picture, else grey, 0.5.
+
+        Arguments:
+            latents: (B, n, k) concepts of `encode`.
+            rest: (B, c, h, w) of `abduct_picture`, with the setting `rest`.
+        """
+        decoder = self.decoder
+        if not isinstance(decoder, LayeredDecoder):
+            raise QueryError(f"this {self.name} has one decoder; layers need decoder=layers.")
+        z = self.as_latents(latents)
+        background = None if rest is None else self.rest_background(rest)
+        logits = decoder.layer_logits(z.mean(-1))
+        shares = decoder.shares(logits)[:, 1:, None]
+        alone = 0.5 + shares * (torch.sigmoid(logits[:, :, :-1]) - 0.5)
+        if background is None:
+            background = decoder.background.flatten(1).expand(len(z), -1, -1)
+        layers = torch.cat([background[:, None], alone], dim=1)
+        return layers.unflatten(3, self.spec.image_shape[1:])
+
+    def figures(self, data: Dataset) -> dict[str, Callable[[Path], None]]:
+        """Return the figures of a causal model, and with decoder=layers each layer alone."""
+        from intervae.models.causal_vae.layer_figures import draw_layers
+
+        own = {"layers.png": partial(draw_layers, self, data)} if self.layers else {}
+        return {**super().figures(data), **own}
 
     def phases(self) -> list[Phase]:
         main, *rest = super().phases()
