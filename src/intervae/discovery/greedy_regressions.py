@@ -1,8 +1,9 @@
 """Greedy choice of the predictors of a variable by kernel regressions, among many candidates.
 
 The candidate that improves the leave-one-out error most is added until none is worth its price in
-nats of log-likelihood; then those that are not worth it are dropped. Only the candidates with the
-most promising additive and bilinear gains get a kernel regression. Shapes: N rows, n variables.
+nats of log-likelihood, nor a pair; then those that are not worth it are dropped. Only the
+candidates with the most promising additive and bilinear gains get a kernel regression.
+Shapes: N rows, n variables.
 """
 
 from __future__ import annotations
@@ -55,11 +56,10 @@ class GreedyRegressions:
         """Return the predictors of a variable among the candidates, with the required ones."""
         chosen = required
         while len(chosen) < max(MOST, len(required)) and candidates - chosen:
-            larger = [chosen | {j} for j in self._promising(variable, chosen, candidates - chosen)]
-            best = min(larger, key=lambda predictors: self.error(predictors, variable))
-            if self._gain(chosen, best, variable) <= self.price:
+            larger = self._enlarge(variable, chosen, candidates - chosen)
+            if larger is None:
                 break
-            chosen = best
+            chosen = larger
         while chosen > required:
             smaller = [chosen - {j} for j in sorted(chosen - required)]
             best = min(smaller, key=lambda predictors: self.error(predictors, variable))
@@ -73,24 +73,34 @@ class GreedyRegressions:
         errors = self.error(smaller, variable), self.error(larger, variable)
         return 0.5 * self.rows * float(np.log(errors[0] / max(errors[1], 1e-300)))
 
+    def _enlarge(self, variable: int, chosen: Variables, candidates: Variables) -> Variables | None:
+        """Return the predictors with the best candidate, or the best pair; None if too weak.
+
+        The factors of a product can both be useless alone: they predict the squared residuals.
+        """
+        residuals = self.residuals(chosen, variable)
+        larger = [chosen | {j} for j in self._promising(residuals, chosen, candidates)]
+        best = min(larger, key=lambda predictors: self.error(predictors, variable))
+        if self._gain(chosen, best, variable) > self.price:
+            return best
+        pair = chosen.union(self._promising(residuals**2, chosen, candidates)[:2])
+        return pair if self._gain(chosen, pair, variable) > 2.0 * self.price else None
+
     def _promising(
-        self, variable: int, chosen: Variables, candidates: Collection[int]
+        self, target: np.ndarray, chosen: Variables, candidates: Collection[int]
     ) -> list[int]:
         """Return the candidates with the largest gains by curves, and by curves times predictors.
 
-        The gain is that of least squares on the present residuals, less the parameters (AIC).
+        The gain is that of least squares on a target (N,), less the parameters (AIC).
         """
-        if len(candidates) <= PROMISING:
-            return sorted(candidates)
-        residuals = self.residuals(chosen, variable)
-        residuals = residuals - residuals.mean()
-        variance = float(residuals @ residuals)
+        target = target - target.mean()
+        variance = float(target @ target)
         factors = [np.ones(self.rows), *(self.columns[:, k] for k in sorted(chosen))]
         gains = {}
         for j in sorted(candidates):
             features = np.concatenate([self.curves[j] * f[:, None] for f in factors], axis=1)
             features -= features.mean(axis=0)
-            products, projected = features.T @ features, features.T @ residuals
+            products, projected = features.T @ features, features.T @ target
             diagonal = np.diag_indices_from(products)
             products[diagonal] += STABILISER * np.trace(products) / len(products)
             explained = float(projected @ np.linalg.solve(products, projected)) / variance
