@@ -87,7 +87,8 @@ def independence(
     """
     started = time.perf_counter()
     require_continuous("independence", names, kinds)
-    if not 0.0 < resolution < 1.0 or (samples or 50) < 50 or beam < 1:
+    too_few = samples is not None and samples < 50
+    if not 0.0 < resolution < 1.0 or too_few or beam < 1:
         raise UsageError(
             "resolution must be between 0 and 1, samples 50 or more and beam 1 or more, "
             f"not {resolution}, {samples} and {beam}."
@@ -96,14 +97,14 @@ def independence(
         raise unknown("search of 'independence'", search, SEARCHES)
     n = len(names)
     constraints = Knowledge.parse(knowledge).constraints(names)
-    found = None
+    by_entropy = None
     if search == "entropy" or (search == "auto" and n > EXACT_VARIABLES):
         many = standardise(random_rows(columns, samples or ENTROPY_ROWS, seed))
         pairs = max(n * (n - 1) // 2, 1)  # each could get an edge by chance
         regressions = GreedyRegressions(many, edge_penalty * DECADE + float(np.log(pairs)))
-        found = EntropyOrderSearch(regressions, constraints, resolution, seed)
-        if search == "auto" and found.has_determined():
-            found = None
+        by_entropy = EntropyOrderSearch(regressions, constraints, resolution, seed)
+        if search == "auto" and by_entropy.has_determined():
+            by_entropy = None
     if search == "auto":
         search = "subsets" if n <= SUBSET_VARIABLES else "screened"
         search = "local" if n > SCREENED_VARIABLES else search
@@ -111,8 +112,8 @@ def independence(
         max_parents = n - 1 if n <= EXACT_VARIABLES else 3
     rows = standardise(random_rows(columns, samples or TEST_ROWS, seed))
     neighbours = None
-    if found is not None:
-        neighbours = found.neighbours
+    if by_entropy is not None:
+        neighbours = by_entropy.neighbours
     elif search != "subsets":
         neighbours = screen_neighbours(rows, min(MAX_NEIGHBOURS, n - 1))
     scorer = PlacementScorer(
@@ -125,11 +126,11 @@ def independence(
         constraints=constraints,
         neighbours=neighbours,
     )
-    if found is not None:
-        found.run()
-        order, ambiguous = found.order, found.ambiguous
+    if by_entropy is not None:
+        by_entropy.run()
+        order, ambiguous = by_entropy.order, by_entropy.ambiguous
         placements = {
-            v: scorer.assess(found.parents[v], v, frozenset(order[:i])) for i, v in enumerate(order)
+            v: scorer.assess(by_entropy.parents[v], v, frozenset(order[:i])) for i, v in enumerate(order)
         }
     elif search == "local":
         local = LocalOrderSearch(scorer)
