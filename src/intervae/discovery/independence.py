@@ -130,7 +130,8 @@ def independence(
         by_entropy.run()
         order, ambiguous = by_entropy.order, by_entropy.ambiguous
         placements = {
-            v: scorer.assess(by_entropy.parents[v], v, frozenset(order[:i])) for i, v in enumerate(order)
+            v: scorer.assess(by_entropy.parents[v], v, frozenset(order[:i]))
+            for i, v in enumerate(order)
         }
     elif search == "local":
         local = LocalOrderSearch(scorer)
