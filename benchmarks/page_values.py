@@ -128,11 +128,13 @@ def seeds(variables: int, what: str) -> Value:
     """How a row of discovery_scale.json was measured, with the number of its seeds."""
 
     def how(document: dict[str, Any]) -> str:
-        count = sum(
-            row["variables"] == variables and row["method"] == "independence"
+        rows = [
+            row
             for row in document["rows"]
-        )
-        over = f"mean of {count} seeds" if count > 1 else "one seed"
-        return f"{what}, {over}; random networks, 1,000 rows"
+            if row["variables"] == variables and row["method"] == "independence"
+        ]
+        over = f"mean of {len(rows)} seeds" if len(rows) > 1 else "one seed"
+        revisions = ", ".join(sorted({row.get("revision", "unknown") for row in rows}))
+        return f"{what}, {over}; random networks, 1,000 rows; revision {revisions}"
 
     return how
