@@ -43,10 +43,14 @@ inventory: $(READY)
 
 # The rows of benchmarks/README.md that a CPU measures in minutes, and the page. On an idle machine under 10 minutes.
 bench: export OMP_NUM_THREADS = 1
+bench: SCALE = $(BIN)/python benchmarks/discovery_scale.py --merge --out benchmarks/results/discovery_scale
 bench: $(READY)
 	$(BIN)/python benchmarks/startup.py --out benchmarks/results/startup
-	$(BIN)/python benchmarks/discovery_scale.py --variables 10,20,50 --merge --out benchmarks/results/discovery_scale
-	$(BIN)/python benchmarks/discovery_scale.py --variables 100 --methods ges,dagma --merge --out benchmarks/results/discovery_scale
+	$(BIN)/python benchmarks/stacks.py --seeds 4 --epochs 2 --out benchmarks/results/stacks
+	$(BIN)/python benchmarks/ranks.py --out benchmarks/results/ranks
+	$(SCALE) --variables 10,20 --seeds 3
+	$(SCALE) --variables 50 --methods ges,dagma
+	$(SCALE) --variables 100 --methods dagma
 	$(BIN)/python benchmarks/make_page.py
 
 # The documentation site, in build/site; any warning is an error.

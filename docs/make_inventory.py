@@ -1,11 +1,16 @@
-"""Write inventory.md, settings.md and results/README.md: python docs/make_inventory.py."""
+"""Write inventory.md, settings.md, results/README.md and the lists of the command line.
+
+python docs/make_inventory.py
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from intervae.cli.output import (
+from intervae.cli.lists import (
+    FILE,
+    built_in,
     list_datasets,
     list_experiments,
     list_metrics,
@@ -88,6 +93,7 @@ def pages() -> dict[Path, str]:
         DOCS / "inventory.md": inventory(),
         DOCS / "settings.md": settings(),
         RESULTS / "README.md": results_index(EXPERIMENTS, RESULTS),
+        FILE: built_in(),
     }
 
 

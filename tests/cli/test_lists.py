@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import fields
 from typing import Any
 
@@ -16,7 +17,7 @@ from command import (
     succeeded,
 )
 from intervae import evaluation
-from intervae.cli import settings_tables
+from intervae.cli import lists, settings_tables
 from intervae.settings import build_settings
 
 
@@ -40,6 +41,19 @@ def test_lists_are_complete_as_text_and_json(command: str, expected: set[str]) -
         line = next(line for line in people.splitlines() if line.split()[:1] == [row["name"]])
         assert row["description"].split()[0] in line
     assert is_plain_text(people)
+
+
+@pytest.mark.parametrize("kind", list(lists.REGISTRIES))
+def test_the_file_of_lists_is_used_unless_another_package_adds_entries(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, module = lists.REGISTRIES[kind]
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(lists.REGISTRIES, kind, (lambda: [{"name": "registry"}], module))
+    # `make inventory` writes the file
+    assert lists.listed(kind) == json.loads(json.dumps(read()))
+    monkeypatch.setattr(lists, "entry_points", lambda group: [group])
+    assert lists.listed(kind) == [{"name": "registry"}]
 
 
 def test_models_list_their_queries() -> None:

@@ -103,7 +103,7 @@ def test_a_beam_search_finds_a_long_chain():
     for noise in e[1:]:
         columns.append(np.sin(1.2 * columns[-1]) + 0.4 * noise)
     result = discover(
-        np.stack(columns[::-1], axis=1), samples=400, beam=45, max_parents=1
+        np.stack(columns[::-1], axis=1), samples=400, beam=45, max_parents=1, search="subsets"
     )  # 126 subsets of 4 and of 5
     assert edges(result) == {(f"x{i + 1}", f"x{i}") for i in range(8)}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import socket
 import sys
@@ -27,7 +26,7 @@ from intervae.experiments.engines.slurm_jobs import run_on_slurm
 from intervae.experiments.engines.task import run_task, shared_storage
 from intervae.experiments.records import Task
 from scripted_experiment import executed, reproduce_in, scripted, two_jobs
-from tiny_trainings import starts, tiny_trainings
+from tiny_trainings import Killer, starts, tiny_trainings
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 
@@ -45,29 +44,6 @@ def ray_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("PYTHONPATH", path)
     with mock.patch("intervae.experiments.engines.ray_cluster._local_cpus", return_value=2):
         yield
-
-
-class Killer(threading.Thread):
-    """Kills processes at random in the middle of their trainings."""
-
-    def __init__(self, runs: Path, kills: int) -> None:
-        super().__init__(daemon=True)
-        self.runs, self.left, self.killed = runs, kills, set[object]()
-        self.random, self.stop = random.Random(5), threading.Event()
-
-    def run(self) -> None:
-        while self.left and not self.stop.is_set():
-            time.sleep(0.02)
-            for start in starts(self.runs)[-2:]:
-                folder = self.runs / str(start["run"])
-                log = folder / "metrics.jsonl"
-                training = log.is_file() and log.stat().st_size > 0
-                ended = (folder / "model.safetensors").is_file() or start["process"] in self.killed
-                if not training or ended or not self.left or self.random.random() > 0.05:
-                    continue
-                os.kill(int(str(start["process"])), signal.SIGKILL)
-                self.killed.add(start["process"])
-                self.left -= 1
 
 
 @pytest.mark.slow

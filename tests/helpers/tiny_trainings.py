@@ -1,9 +1,13 @@
-"""An experiment of small trainings that log the processes that ran them, for tests of engines."""
+"""Small trainings that log the processes that ran them, and a thread that kills those processes."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
+import signal
+import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,3 +64,26 @@ def starts(runs: Path) -> list[dict[str, object]]:
     """Return the starts of trainings in a folder of runs, in order."""
     path = runs / "starts.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+class Killer(threading.Thread):
+    """Kills processes at random in the middle of their trainings."""
+
+    def __init__(self, runs: Path, kills: int) -> None:
+        super().__init__(daemon=True)
+        self.runs, self.left, self.killed = runs, kills, set[object]()
+        self.random, self.stop = random.Random(5), threading.Event()
+
+    def run(self) -> None:
+        while self.left and not self.stop.is_set():
+            time.sleep(0.02)
+            for start in starts(self.runs)[-2:]:
+                folder = self.runs / str(start["run"])
+                log = folder / "metrics.jsonl"
+                training = log.is_file() and log.stat().st_size > 0
+                ended = (folder / "model.safetensors").is_file() or start["process"] in self.killed
+                if not training or ended or not self.left or self.random.random() > 0.05:
+                    continue
+                os.kill(int(str(start["process"])), signal.SIGKILL)
+                self.killed.add(start["process"])
+                self.left -= 1

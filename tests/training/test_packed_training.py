@@ -18,7 +18,9 @@ from intervae.data.packed.shards import ImageShards
 from intervae.models import create
 from intervae.training import epochs
 from intervae.training import read_ahead as module
+from intervae.training.ranks import Ranks
 from intervae.training.read_ahead import read_ahead
+from intervae.training.stepper import Stepper
 
 TINY: dict[str, Any] = {"channels": (4, 4), "hidden": 16, "batch_size": 16, "epochs": 3}
 CASES: dict[str, dict[str, Any]] = {
@@ -158,3 +160,23 @@ def test_error_of_the_thread_is_raised_in_the_step(
     with pytest.raises(OSError, match="Input/output error"):
         create("vae", data, **TINY).fit(data, threads=1)
     assert not [t for t in threading.enumerate() if t.name == "read-ahead"]
+
+
+def test_a_rank_reads_its_own_rows_only(
+    both: dict[str, Dataset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = []
+    read = ImageShards.read
+    monkeypatch.setattr(
+        ImageShards, "read", lambda self, own, out: (rows.append(own), read(self, own, out))
+    )
+    model = create("vae", both["packed"], **TINY)
+    split = both["packed"].train
+    stepper = Stepper(
+        model, model.phases()[0], split, 15, cuda_graph=False, bf16=False, ranks=Ranks(1, 2, 1)
+    )
+    stepper.begin_epoch(0, 1, 3)
+    for step, _ in enumerate(stepper._images_of_steps()):
+        own = stepper.order[step, 7:]  # the first rank has 7 rows of 15
+        assert torch.equal(stepper.pixels, both["memory"].train.images[own])
+    assert [len(each) for each in rows] == [8] * stepper.steps_per_epoch

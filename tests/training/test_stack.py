@@ -16,6 +16,7 @@ from intervae.data import Dataset
 from intervae.errors import RunError, UsageError
 from intervae.models.phases import Phase, Player
 from intervae.training import Result, fit, fit_seeds
+from intervae.training.draws import StackError
 from intervae.training.seeds import SeedRun, fit_stack
 from intervae.training.stack import Stack
 from stacked_models import SEEDS, difference, lines, same_weights, stacked
@@ -233,6 +234,27 @@ def test_phase_that_is_no_stack_says_why_and_is_trained_run_by_run(
         alone = toy(plan)
         fit(alone, toy_data, seed=run.seed, device="cpu")
         assert same_weights(alone, run.model)
+
+
+@pytest.mark.parametrize("last", [two_players, own_data])
+def test_a_later_phase_that_is_no_stack_is_said_before_the_first_step(
+    last: Any, toy: Any, toy_data: Dataset
+) -> None:
+    def plan(m: Any) -> list[Phase]:
+        return [Phase("stacked", (Player(m.loss),), 2, 10), *last(m)]
+
+    models = [toy(plan) for _ in SEEDS]
+    before = [model.state_dict()["first"].clone() for model in models]
+    notes: list[str] = []
+    arguments = (models, toy_data, SEEDS, [None] * 3)
+    with pytest.raises(StackError):
+        fit_stack(*arguments, required=True, **stacked(notes))
+    assert notes == []
+    for model, weight in zip(models, before, strict=True):
+        assert torch.equal(model.state_dict()["first"], weight)  # nothing was trained
+    runs = fit_stack(*arguments, **stacked(notes))
+    assert len(notes) == 1
+    assert len(runs) == 3
 
 
 def test_stack_that_does_not_fit_is_tried_with_fewer_runs(

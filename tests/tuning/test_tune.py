@@ -72,6 +72,21 @@ def test_the_command_trains_the_best_settings(searched: Search, pendulum: Datase
     assert history[-1]["validation"]["loss"] == searched.best.value
 
 
+def test_a_preset_is_the_start_of_every_trial(pendulum: Dataset, tmp_path: Path) -> None:
+    options = {"search": {"learning_rate": "1e-3|2e-3"}, "device": "cpu", "preset": "paper"}
+    fixed = {name: TINY[name] for name in ("channels", "hidden", "epochs")}
+    fixed |= {"network": "conv"}
+    search = tune("beta-vae", pendulum, budget=1, out=tmp_path, **options, **fixed)
+    settings = json.loads((search.trials[0].folder / "config.json").read_text())["settings"]
+    paper = intervae.MODELS["beta-vae"].presets["paper"].settings
+    own = {*fixed, *options["search"]}
+    assert {settings[name] for name in ("beta", "latents")} == {paper["beta"], paper["latents"]}
+    assert all(settings[name] != paper[name] for name in own & paper.keys())
+    assert "--preset paper" in search.command
+    with pytest.raises(RunError, match="preset"):  # another search
+        tune("beta-vae", pendulum, budget=2, out=tmp_path, **{**options, "preset": None}, **fixed)
+
+
 def test_the_test_split_is_never_read(searched: Search, pendulum: Dataset, tmp_path: Path) -> None:
     poisoned = pendulum.test.with_fields(
         {name: torch.full_like(t, 255) for name, t in pendulum.test.fields.items()}

@@ -35,6 +35,7 @@ from intervae.cli import (
     tune,
     with_ranks,
 )
+from intervae.cli.lists import listed
 from intervae.cli.options import AsJson, Preset
 from intervae.cli.output import echo, err, print_rows
 from intervae.errors import DataWarning, IntervaeError, UsageError
@@ -87,7 +88,7 @@ def models(
     if name is not None and preset is not None:
         settings_tables.print_preset(name, preset, as_json)
     elif name is None:
-        print_rows(output.list_models(), ("name", "description"), as_json)
+        print_rows(listed("models"), ("name", "description"), as_json)
     elif as_json:
         print(json.dumps(settings_tables.list_settings(name), indent=2))
     else:
@@ -97,7 +98,7 @@ def models(
 @app.command()
 def datasets(as_json: AsJson = False) -> None:
     """List the named data sets."""
-    print_rows(output.list_datasets(), ("name", "description"), as_json)
+    print_rows(listed("datasets"), ("name", "description"), as_json)
     if not as_json:
         echo("\nOr a path: a folder of images, with a labels.csv if they have labels;", "dim")
         echo(".npz; .h5; packed data; a saved Hugging Face data set or .parquet; .tar.", "dim")
@@ -106,13 +107,13 @@ def datasets(as_json: AsJson = False) -> None:
 @app.command()
 def metrics(as_json: AsJson = False) -> None:
     """List the metrics of `evaluate`."""
-    print_rows(output.list_metrics(), ("name", "description"), as_json)
+    print_rows(listed("metrics"), ("name", "description"), as_json)
 
 
 @app.command()
 def experiments(as_json: AsJson = False) -> None:
     """List the experiments of `reproduce`."""
-    print_rows(output.list_experiments(), ("name", "description"), as_json)
+    print_rows(listed("experiments"), ("name", "description"), as_json)
 
 
 for command in (

@@ -36,6 +36,24 @@ OtherData = Annotated[
         show_default="where it was trained",
     ),
 ]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        help="Settings to start from, such as `paper`, the settings of the model's paper.",
+        show_default=False,
+    ),
+]
+Epochs = Annotated[
+    int | None, typer.Option(min=1, help="Short for --set epochs=N.", show_default=False)
+]
+
+# ---- options of `load_data` -------------------------------------------------------------------
+Size = Annotated[
+    int | None, typer.Option(min=1, help="Image height and width in pixels.", show_default=False)
+]
+Variables = Annotated[
+    str | None, typer.Option(help="Label columns to use: a,b,c.", show_default=False)
+]
 Kinds = Annotated[
     list[str] | None,
     typer.Option(
@@ -44,10 +62,14 @@ Kinds = Annotated[
         show_default=False,
     ),
 ]
-Preset = Annotated[
+Group = Annotated[
     str | None,
     typer.Option(
-        help="Settings to start from, such as `paper`, the settings of the model's paper.",
+        help="Group column, e.g. patient; a group is never divided between splits.",
         show_default=False,
     ),
+]
+DataOptions = Annotated[
+    list[str] | None,
+    typer.Option(help="KEY=VALUE, an option of the data set.", show_default=False),
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import typing
 from collections.abc import Iterable
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -119,58 +118,6 @@ def print_page(page: Page) -> None:
     if page.all_numbers:
         summary += "All numbers are in the file."
     out.print(Markdown(summary), width=max(out.width, 120))
-
-
-# ---- lists --------------------------------------------------------------------------------------
-def list_models() -> list[Row]:
-    """Return name, description, queries and default settings of every model."""
-    from intervae.models import MODELS
-    from intervae.models.base import QUERIES
-
-    return [
-        {
-            "name": name,
-            "description": model.title,
-            "answers": [query for query in QUERIES if hasattr(model, query)],
-            "settings": {field.name: field.default for field in fields(model.Settings)},
-        }
-        for name, model in MODELS.items()
-    ]
-
-
-def list_datasets() -> list[Row]:
-    """Return name, description and required files of every data set."""
-    from intervae.data import datasets
-
-    return [
-        {"name": entry.name, "description": entry.description, "needs": entry.needs}
-        for entry in datasets()
-    ]
-
-
-def list_metrics() -> list[Row]:
-    """Return name, description and requirements of every metric."""
-    from intervae.evaluation import METRICS
-
-    return [
-        {
-            "name": name,
-            "description": metric.description + " (only on request)" * metric.on_request,
-            "needs": metric.requirements,
-            "on_request": metric.on_request,
-        }
-        for name, metric in METRICS.items()
-    ]
-
-
-def list_experiments() -> list[Row]:
-    """Return name and description of every experiment."""
-    from intervae.experiments import EXPERIMENTS
-
-    return [
-        {"name": e.name, "description": f"{e.title} ({e.seeds} seed{'s' if e.seeds > 1 else ''})"}
-        for e in EXPERIMENTS
-    ]
 
 
 # ---- data and measurements ----------------------------------------------------------------------

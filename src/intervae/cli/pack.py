@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from intervae.cli.data_options import read_data_options
-from intervae.cli.options import Kinds, Seed
+from intervae.cli.options import DataOptions, Group, Kinds, Seed, Size, Variables
 from intervae.cli.output import echo, print_data, print_notes
 from intervae.cli.signals import interrupted_by_signals
 from intervae.errors import DataError, RunError, UsageError
@@ -28,18 +28,10 @@ def pack(
     folder: Annotated[
         Path | None, typer.Argument(metavar="OUT", help="Folder to write.", show_default=False)
     ] = None,
-    size: Annotated[
-        int | None,
-        typer.Option(min=1, help="Image height and width in pixels.", show_default=False),
-    ] = None,
-    variables: Annotated[
-        str | None, typer.Option(help="Label columns to use: a,b,c.", show_default=False)
-    ] = None,
+    size: Size = None,
+    variables: Variables = None,
     kinds: Kinds = None,
-    group: Annotated[
-        str | None,
-        typer.Option(help="Group column; a group stays in one split.", show_default=False),
-    ] = None,
+    group: Group = None,
     validation: Annotated[
         float | None,
         typer.Option(help="Fraction of the rows outside the test split.", show_default="0.1"),
@@ -48,10 +40,7 @@ def pack(
         float | None, typer.Option(help="Fraction of all rows.", show_default="0.2")
     ] = None,
     seed: Seed = 0,
-    data_option: Annotated[
-        list[str] | None,
-        typer.Option(help="KEY=VALUE, an option of the data set.", show_default=False),
-    ] = None,
+    data_option: DataOptions = None,
     shard_mb: Annotated[float, typer.Option(help="Size of a shard in MiB.")] = 256,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier packed folder.")

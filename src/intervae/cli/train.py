@@ -14,15 +14,20 @@ import typer
 from intervae.cli.data_options import read_data_options, read_graph
 from intervae.cli.evaluate import draw_figures, evaluate_run
 from intervae.cli.options import (
+    DataOptions,
     Device,
+    Epochs,
     Evaluate,
+    Group,
     Kinds,
     OtherData,
     Pictures,
     Preset,
     Run,
     Seed,
+    Size,
     Stack,
+    Variables,
 )
 from intervae.cli.output import echo, print_data, print_notes
 from intervae.cli.signals import interrupted_by_signals, trace_crashes
@@ -81,10 +86,7 @@ def train(
         ),
     ] = None,
     stack: Stack = None,
-    epochs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Short for --set epochs=N.", show_default=False),
-    ] = None,
+    epochs: Epochs = None,
     device: Device = "auto",
     threads: Annotated[
         int | None,
@@ -94,25 +96,11 @@ def train(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing run.")
     ] = False,
-    size: Annotated[
-        int | None,
-        typer.Option(min=1, help="Image height and width in pixels.", show_default=False),
-    ] = None,
-    variables: Annotated[
-        str | None, typer.Option(help="Label columns to use: a,b,c.", show_default=False)
-    ] = None,
+    size: Size = None,
+    variables: Variables = None,
     kinds: Kinds = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            help="Group column, e.g. patient; a group is never divided between splits.",
-            show_default=False,
-        ),
-    ] = None,
-    data_option: Annotated[
-        list[str] | None,
-        typer.Option(help="KEY=VALUE, an option of the data set.", show_default=False),
-    ] = None,
+    group: Group = None,
+    data_option: DataOptions = None,
     graph: Annotated[
         str | None,
         typer.Option(

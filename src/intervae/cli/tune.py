@@ -8,7 +8,17 @@ from typing import Annotated
 
 import typer
 
-from intervae.cli.options import Device, Kinds, Seed
+from intervae.cli.options import (
+    DataOptions,
+    Device,
+    Epochs,
+    Group,
+    Kinds,
+    Preset,
+    Seed,
+    Size,
+    Variables,
+)
 from intervae.cli.output import echo, print_data
 from intervae.cli.signals import interrupted_by_signals, trace_crashes
 from intervae.cli.train import load_described_data, parse_model_settings
@@ -48,46 +58,35 @@ def tune(
         ),
     ] = "",
     seed: Seed = 0,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Short for --set epochs=N.", show_default=False)
-    ] = None,
+    epochs: Epochs = None,
     device: Device = "auto",
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing search.")
     ] = False,
-    size: Annotated[
-        int | None,
-        typer.Option(min=1, help="Image height and width in pixels.", show_default=False),
-    ] = None,
-    variables: Annotated[
-        str | None, typer.Option(help="Label columns to use: a,b,c.", show_default=False)
-    ] = None,
+    size: Size = None,
+    variables: Variables = None,
     kinds: Kinds = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            help="Group column; a group is never divided between splits.", show_default=False
-        ),
-    ] = None,
-    data_option: Annotated[
-        list[str] | None,
-        typer.Option(help="KEY=VALUE, an option of the data set.", show_default=False),
-    ] = None,
+    group: Group = None,
+    data_option: DataOptions = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="KEY=VALUE, a setting that stays fixed.", show_default=False),
     ] = None,
+    preset: Preset = None,
 ) -> None:
     """Search the settings of a model by trainings, compared on the validation split."""
     trace_crashes()
     echo(f"reading {data}")
     from intervae.models import MODELS
+    from intervae.models.presets import find_preset
     from intervae.settings import parse_settings
     from intervae.tuning import default_search
     from intervae.tuning import tune as search_settings
 
     if model not in MODELS:
         raise unknown("model", model, MODELS)
+    if preset is not None:
+        find_preset(MODELS[model], preset)  # an unknown one is an error before the data is read
     values = parse_model_settings(model, settings or [], epochs)
     fixed = set(values)
     space = parse_settings(search or [], "--search") or {
@@ -115,6 +114,7 @@ def tune(
                 seed=seed,
                 device=device,
                 overwrite=overwrite,
+                preset=preset,
                 command=shlex.join(words),
                 notify=echo,
                 **values,

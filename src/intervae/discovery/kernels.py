@@ -85,12 +85,13 @@ def leave_one_out(
         shrink = values[:, None] / (values[:, None] + np.array(RIDGES))  # (r, ridges)
         leverage = np.clip((vectors**2) @ shrink, 0.0, 1.0 - 1e-10)  # (N, ridges)
         projected = vectors.T @ targets  # (r, t)
-        for ridge in range(len(RIDGES)):
-            fitted = vectors @ (shrink[:, ridge, None] * projected)
-            residuals = (targets - fitted) / (1.0 - leverage[:, ridge, None])
-            error = (residuals**2).mean(axis=0)
-            better = error < best_error
-            best_error[better], best[:, better] = error[better], residuals[:, better]
+        for target in range(targets.shape[1]):  # all penalties at once
+            fitted = vectors @ (shrink * projected[:, target, None])  # (N, ridges)
+            residuals = (targets[:, target, None] - fitted) / (1.0 - leverage)
+            errors = (residuals**2).mean(axis=0)
+            ridge = int(errors.argmin())
+            if errors[ridge] < best_error[target]:
+                best_error[target], best[:, target] = errors[ridge], residuals[:, ridge]
     return best
 
 

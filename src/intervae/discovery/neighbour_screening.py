@@ -20,7 +20,7 @@ def screen_neighbours(columns: np.ndarray, most: int) -> np.ndarray:
         most: neighbours that a variable chooses at most; others may choose it as well.
     """
     n = columns.shape[1]
-    bases = [_orthonormal(natural_spline_basis(column)) for column in columns.T]
+    bases = [orthonormal_curves(column) for column in columns.T]
     owner = np.repeat(np.arange(n), [basis.shape[1] for basis in bases])
     curves = np.concatenate(bases, axis=1)  # (N, P)
     chosen = np.zeros((n, n), dtype=bool)
@@ -30,8 +30,9 @@ def screen_neighbours(columns: np.ndarray, most: int) -> np.ndarray:
     return chosen | chosen.T
 
 
-def _orthonormal(basis: np.ndarray) -> np.ndarray:
-    """Orthonormal basis (N, q) of the centred span."""
+def orthonormal_curves(column: np.ndarray) -> np.ndarray:
+    """Orthonormal basis (N, q) of the centred natural splines of a column (N,)."""
+    basis = natural_spline_basis(column)
     vectors, values, _ = np.linalg.svd(basis - basis.mean(axis=0), full_matrices=False)
     return np.asarray(vectors[:, values > 1e-8 * values[0]])
 

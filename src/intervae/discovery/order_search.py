@@ -191,7 +191,10 @@ class PlacementScorer:
         if key not in self._parents:
             select = self.parents if self.neighbours is None else self.eliminate_parents
             self._parents[key] = select(neighbours, variable)
-        parents = self._parents[key]
+        return self.assess(self._parents[key], variable, before)
+
+    def assess(self, parents: Variables, variable: int, before: Variables) -> Placement:
+        """Score the variable after the set `before`, with given parents."""
         evidence = self.dependence(parents, variable, before)
         cost = max(0.0, evidence - self.evidence_threshold)
         return Placement(parents, cost, cost + self.edge_penalty * len(parents), evidence)

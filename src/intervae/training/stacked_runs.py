@@ -16,7 +16,7 @@ from intervae.training.draws import StackError
 from intervae.training.epochs import PhaseTraining
 from intervae.training.logging import ProgressBar
 from intervae.training.loop import Result, Trainer
-from intervae.training.stacked_stepper import StackedStepper, check_stackable
+from intervae.training.stacked_stepper import StackedStepper, check_stackable, why_no_stack
 from intervae.training.timing import own_arithmetic
 
 SIDE_BY_SIDE = 8  # runs of a phase that is no stack, on a GPU; see benchmarks/concurrent_runs.py
@@ -50,6 +50,7 @@ class StackedRuns:
                 trainer.shown = False
                 there = trainer.out is not None and (trainer.out / "config.json").is_file()
                 opened.enter_context(trainer.opened(resume and there, overwrite))
+            self._check_phases()
             for index in range(len(self.trainers[0].phases)):
                 self._run_phase(index)
             results = [trainer.finish() for trainer in self._unfailed()]
@@ -63,6 +64,27 @@ class StackedRuns:
                 f"{seeds}), the first with: {first}"
             )
         return results
+
+    def _check_phases(self) -> None:
+        """Say before the first step which phases cannot be a stack, or raise a StackError."""
+        self.separate: set[int] = set()
+        if min(len(self.trainers), self.size) < 2:
+            return
+        first = min(trainer.progress.phase for trainer in self.trainers)  # of resumed runs
+        for index, phase in enumerate(self.trainers[0].phases):
+            trained = phase.players and index >= first
+            reason = why_no_stack(phase, self.trainers[0].data) if trained else ""
+            if reason and self.required:
+                raise StackError(reason)
+            if reason:
+                self.separate.add(index)
+                self._explain(len(self.trainers), phase.name, reason)
+
+    def _explain(self, seeds: int, phase: str, reason: object) -> None:
+        how = "side by side" if self.device.type == "cuda" else "one after the other"
+        self.notify(
+            f"{self.name}: {seeds} seeds are trained {how} in phase {phase!r}, because {reason}."
+        )
 
     def _unfailed(self) -> list[Trainer]:
         return [trainer for trainer in self.trainers if trainer.seed not in self.errors]
@@ -84,18 +106,14 @@ class StackedRuns:
             min(trainer.progress.epoch for trainer in members),
         )
         separate = list(zip(members, datas, strict=True))
-        if min(len(members), self.size) > 1:
+        if min(len(members), self.size) > 1 and index not in self.separate:
             try:
                 separate = self._train_stacks(index, separate)
             except StackError as reason:
                 if self.required:
                     raise
                 separate = [pair for pair in separate if pair[0].progress.phase == index]
-                how = "side by side" if self.device.type == "cuda" else "one after the other"
-                self.notify(
-                    f"{self.name}: {len(separate)} seeds are trained {how} in phase "
-                    f"{phase.name!r}, because {reason}."
-                )
+                self._explain(len(separate), phase.name, reason)
         self._train_separately(index, separate)
         self.bar.finish_phase()
 

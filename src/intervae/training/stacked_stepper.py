@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from intervae.data import Dataset
 from intervae.models.phases import Phase
 from intervae.training.draws import Draw, StackError
 from intervae.training.epochs import PhaseTraining
@@ -15,14 +16,25 @@ from intervae.training.stack import Stack, undone_steps
 from intervae.training.stepper import CAPTURING, capture_stream
 
 
-def check_stackable(trainings: Sequence[PhaseTraining]) -> None:
-    """Raise StackError, with the reason, for a phase whose runs are no stack."""
-    first = trainings[0]
-    phase: Phase = first.phase
+def why_no_stack(phase: Phase, data: Dataset) -> str:
+    """Return why runs of a phase are no stack, by its declaration and the data; "" if nothing is.
+
+    `check_stackable` and the first step of a stack check the rest.
+    """
     if len(phase.players) > 1:
-        raise StackError(f"it has {len(phase.players)} players that take turns")
-    if first.data.train.streamed:
-        raise StackError("its packed data are read ahead for one run at a time")
+        return f"it has {len(phase.players)} players that take turns"
+    if phase.replaces_data:
+        return "it makes its own data for each seed"
+    if data.train.streamed:
+        return "its packed data are read ahead for one run at a time"
+    return ""
+
+
+def check_stackable(trainings: Sequence[PhaseTraining]) -> None:
+    """Raise StackError, with the reason, for runs of a phase that are no stack."""
+    first = trainings[0]
+    if reason := why_no_stack(first.phase, first.data):
+        raise StackError(reason)
     for training in trainings:
         if training.data.train is not training.trainer.data.train:
             raise StackError("it makes its own data for each seed")

@@ -87,14 +87,15 @@ class Stepper:
         self.order = torch.zeros(
             self.steps_per_epoch, batch_size, dtype=torch.int64, device=self.device
         )
+        self.part = slice(None) if ranks is None else ranks.part(batch_size)  # of every batch
         self.factors = torch.ones(self.steps_per_epoch, device=self.device)  # of the learning rate
         self.first_step = torch.zeros((), device=self.device)
         self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.names: list[str] = []
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.pixels: Tensor | None = None  # (B, ...) uint8 of the current step, of packed data
+        self.pixels: Tensor | None = None  # (B, ...) uint8 of this part of a step, of packed data
         if isinstance(split, MappedSplit) and self.on_gpu:
-            shape = (batch_size, *split.shape[1:])
+            shape = (len(range(batch_size)[self.part]), *split.shape[1:])
             self.pixels = torch.zeros(shape, dtype=torch.uint8, device=self.device)
         capturable = all(player.optimiser in CAPTURABLE for player in phase.players)
         capturable &= ranks is None and (not split.streamed or self.pixels is not None)
@@ -102,18 +103,17 @@ class Stepper:
             with CAPTURING:
                 self._capture()
 
-    def _batch(self, rows: Tensor, part: slice) -> Batch:
-        """Return the batch of `rows`, which are this `part` of the rows of the step."""
+    def _batch(self, rows: Tensor) -> Batch:
+        """Return the batch of the rows of this part of the step."""
         if isinstance(self.split, MappedSplit) and self.pixels is not None:
-            return self.split.with_pixels(rows, self.pixels[part])
+            return self.split.with_pixels(rows, self.pixels)
         return self.split.batch(rows)
 
     def _step(self) -> Tensor:
         """Train every player on one batch; return the stacked terms (t,)."""
         rows = self.order.index_select(0, self.position)[0]
-        part = slice(None) if self.ranks is None else self.ranks.part(len(rows))
-        own_rows = rows[part]
-        batch = self._batch(own_rows, part)
+        own_rows = rows[self.part]
+        batch = self._batch(own_rows)
         batch["step"] = self.first_step + self.position[0]
         self.set_device_rates()
         terms: dict[str, Tensor] = {}
@@ -230,7 +230,7 @@ class Stepper:
         if not isinstance(self.split, MappedSplit):
             yield from itertools.repeat(None, self.steps_per_epoch)
             return
-        batches = self.order.cpu().unbind()
+        batches = self.order[:, self.part].cpu().unbind()
         with contextlib.closing(read_ahead(self.split, batches)) as ahead:
             for images in ahead:
                 if self.on_gpu and self.pixels is not None:

@@ -42,6 +42,7 @@ def tune(
     seed: int = 0,
     device: str = "auto",
     overwrite: bool = False,
+    preset: str | None = None,
     command: str = "",
     notify: Callable[[str], None] = lambda text: None,
     **settings: Any,
@@ -58,6 +59,7 @@ def tune(
         search: setting -> `LOW:HIGH`, `log:LOW:HIGH` or `A|B|C`; by default the model's own.
         metric: a metric, measured on the validation split; by default the validation loss.
         overwrite: replace a search in `out`; its run folders are trained again.
+        preset: settings to start from, as in `create`; the fixed and the searched ones override it.
         command: the start of `Search.command`, `intervae train MODEL --data ...`.
         notify: called with a line of text after each trial.
         settings: settings of the model and of its training that stay fixed.
@@ -73,9 +75,10 @@ def tune(
     if twice := sorted(space.keys() & settings.keys()):
         raise UsageError(f"{twice[0]} is both fixed and searched; give only one of the two.")
     model_settings = check_values(MODELS[model], settings)[0]
-    objective.check(create(model, data, **model_settings))
-    runner = _Runner(model, without_test(data), objective, seed, device, settings)
+    objective.check(create(model, data, preset=preset, **model_settings))
+    runner = _Runner(model, without_test(data), objective, seed, device, settings, preset)
     command = command or f"intervae train {model} --data {data.name}"
+    command += f" --preset {preset}" if preset is not None else ""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -103,11 +106,12 @@ class _Runner:
     seed: int
     device: str
     fixed: Mapping[str, Any]
+    preset: str | None = None
 
     def run(self, settings: Mapping[str, Any], folder: Path) -> tuple[float, bool]:
         """Train one trial, or resume it, and return its number and whether higher is better."""
         model_settings, options = check_values(MODELS[self.model], {**self.fixed, **settings})
-        net = create(self.model, self.data, seed=self.seed, **model_settings)
+        net = create(self.model, self.data, seed=self.seed, preset=self.preset, **model_settings)
         resume = (folder / "config.json").is_file()
         result = fit(
             net,
@@ -155,6 +159,7 @@ def _description(runner: _Runner, space: Space, data: Dataset) -> dict[str, Any]
         "objective": runner.objective.name,
         "seed": runner.seed,
         "settings": fixed,
+        "preset": runner.preset,
     }
     return dict(json.loads(json.dumps(description, default=str)))
 
