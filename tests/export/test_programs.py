@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from intervae.data import Dataset
+from intervae.data.simulators import Pendulum
 from intervae.errors import RunError, UsageError
 from intervae.export import export_run
 from intervae.export.programs import EXTENSIONS, do_names, export_programs, queries
@@ -102,6 +103,19 @@ def test_programs_of_torch_equal_the_model(name: str) -> None:
 def test_programs_of_onnx_equal_the_model(name: str) -> None:
     pytest.importorskip("onnxscript", reason="needs pip install intervae[onnx]")
     assert_equal_to_model(*make_model(name), run_onnx, "onnx")
+
+
+def test_programs_of_layers_equal_the_model() -> None:
+    """Pictures of a few painted layers, each in its region, with the images' own pixels."""
+    data = Pendulum().dataset(size=24, samples=60)
+    settings: dict[str, Any] = {"channels": (8, 8), "hidden": 16, "dims": 2, "layer_hidden": 16}
+    layers = "pendulum,light,shadow_length+shadow_position"
+    model: Any = MODELS["causal-vae"](
+        data.spec, graph=data.graph, decoder="layers", layers=layers, **settings
+    )
+    model.prepare_pictures(data, 0)
+    model.initialise(0)
+    assert_equal_to_model(model, data, run_torch, "torch")
 
 
 def test_each_row_has_its_own_mask() -> None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from intervae.nets.coordinate_layers import ShiftedLayer, TransformedLayer
 from intervae.nets.layer_opacity import limit_opacity, split_opacity
 
-MOST_POINTS = 2**18  # pixels times images that a layer handles at once in queries
+PIXELS_AT_ONCE = 1024  # that a layer handles in queries, for a bounded memory
 CLOSED = -30.0  # opacity logit outside the region of a layer
 LARGEST_OPACITY = 12.0  # absolute opacity logit inside it
 DARKEST = 1e-6  # pixels are kept this far from 0 and 1, so that their logits are finite
@@ -186,8 +186,8 @@ class LayeredDecoder(nn.Module):
         layer = self.singles[row] if single else self.groups[row - self.variables]
         inputs = variables[:, row : row + 1] if single else variables * self.members[row]
         chunks = (pixels,)
-        if not torch.is_grad_enabled():  # bounded memory for queries
-            chunks = pixels.split(max(1, MOST_POINTS // max(1, len(variables))))
+        if not torch.is_grad_enabled():
+            chunks = pixels.split(PIXELS_AT_ONCE)
         return torch.cat([layer(inputs, self.coordinates[chunk]) for chunk in chunks], dim=2)
 
     def _at(self, row: int, variables: Tensor, pixels: Tensor, limit: Tensor | float) -> Tensor:
