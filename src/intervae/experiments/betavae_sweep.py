@@ -185,8 +185,8 @@ _FULL: dict[str, Any] = {
 _QUICK: dict[str, Any] = {
     "channels": (8, 16, 16, 16),
     "hidden": 64,
-    "batch_size": 128,
-    "epochs": 3,
+    "batch_size": 32,
+    "epochs": 1,
     "learning_rate": 3e-3,
 }
 

@@ -153,7 +153,7 @@ def quick_jobs(
 
 
 _SHOWN = ("log_likelihood", "elbo", "active_units", "active_units_above", "train_seconds")
-_FIGURE = partial(figures.curves_over_depth, metric="log_likelihood", units="active_units")
+_FIGURE = partial(figures.curves_over_depth, metric="log_likelihood", layers=("active_units", "kl"))
 _BINARY: dict[str, Any] = {"binarise": True, "batch_size": 1024, "learning_rate": 6e-3}
 _OMNIGLOT_PAPER: dict[str, tuple[float | None, ...]] = {
     "VAE": (-111.21, -110.58, -111.26, -111.58, -110.46),
