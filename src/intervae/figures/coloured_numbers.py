@@ -18,6 +18,7 @@ from intervae.figures.text_layout import format_number, printable, text_width, w
 
 CELL_HEIGHT, CELL_WIDTH, HEAD_WIDTH = 22.0, 58.0, 74.0
 SHADES = LinearSegmentedColormap.from_list("low, high", ["#ffffff", BLUE])
+COLOURS = 64  # of the file
 DARK = 0.6  # fraction of the range above which numbers are white
 
 
@@ -61,7 +62,7 @@ def number_grids(path: str | Path, grids: Sequence[NumberGrid], *, title: str = 
         canvas.text(x, MARGIN + head + SMALL * LINE / 2, printable(grid.title), weight="bold")
         _draw(canvas, grid, x + _left(grid), top)
         x += grid_width + 24
-    canvas.save(path)
+    canvas.save(path, colours=COLOURS)
 
 
 def _left(grid: NumberGrid) -> float:
