@@ -208,7 +208,7 @@ BETA_VAE_SWEEP = Experiment(
     pictures=PICTURES,
     gather=copy_traversals,
     quick=sweep(
-        (4, 8, 16),
+        (4, 16),
         (0.001, 0.01, 0.1),
         {"file": "downsampled"},
         _QUICK,
