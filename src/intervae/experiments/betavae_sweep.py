@@ -25,7 +25,7 @@ from intervae.models.vae import VAE
 PIXELS = 64 * 64
 IMAGES = 4096  # test images of the terms
 STEPS, REACH = 9, 3.0  # images of a traversal, and its range; the prior has variance 1
-SHOWN_LATENTS = 10  # of a figure of traversals, those with the largest KL
+SHOWN_LATENTS = 6  # of a figure of traversals, those with the largest KL
 ACTIVE_KL = 0.01  # nats below which a latent is inactive
 
 
@@ -146,7 +146,7 @@ def draw_sweep(path: Path, rows: Sequence[Row]) -> None:
                     *labels,
                     values,
                     down="latents",
-                    across="normalised beta = beta x latents / pixels",
+                    across="normalised beta",
                     high_is_dark=high_is_dark,
                 )
             )

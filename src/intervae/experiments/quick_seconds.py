@@ -15,7 +15,6 @@ QUICK_SECONDS: dict[str, float] = {
     "causalvae-table1": 19.4,
     "betavae-metric": 74.2,
     "betavae-protocol": 7.0,
-    "betavae-sweep": 85.0,
     "lvae-mnist": 34.4,
     "lvae-omniglot": 12.7,
     "causal-prior-parabola": 58.4,
