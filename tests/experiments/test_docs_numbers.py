@@ -43,6 +43,19 @@ def numbers_in(page: str, pattern: str) -> tuple[str, ...]:
     return match.groups()
 
 
+# ---- beta-VAE metric -----------------------------------------------------------------------------
+def test_docs_of_metrics_have_the_scores_of_ica_by_its_scale() -> None:
+    small, standardised = numbers_in(
+        "docs/metrics.md", r"has (0\.\d+) instead of (0\.\d+) on dSprites"
+    )
+    rows = rows_of("betavae-protocol")
+    for text, part in (
+        (small, "Adagrad, own scale, not standardised"),
+        (standardised, "ours"),
+    ):
+        assert_rounded(text, rows["dsprites", "ica", part, "beta_vae_score"]["mean"])
+
+
 # ---- Ladder VAE ----------------------------------------------------------------------------------
 def test_docs_of_the_ladder_have_the_bounds_of_both_tables() -> None:
     page, tables = "docs/ladder-vae.md", {n: rows_of(f"lvae-{n}") for n in ("mnist", "omniglot")}
@@ -68,6 +81,19 @@ def test_docs_of_the_ladder_have_the_bounds_of_both_tables() -> None:
     order = [(data, name) for data in tables for name in ("LVAE+BN+WU 5", "VAE+BN+WU 5")]
     for text, (data, variant) in zip(units, order, strict=True):
         assert_rounded(text, mean(data, variant, "active_units"))
+
+
+def test_docs_of_the_ladder_have_the_bounds_of_quick_fine_tuning() -> None:
+    texts = numbers_in(
+        "docs/ladder-vae.md",
+        r"one seed: (-[\d.]+) nats before, (-[\d.]+) after .*? (-[\d.]+) with 10 Monte Carlo .*? "
+        r"(-[\d.]+) with 10 importance",
+    )
+    rows = rows_of("lvae-mnist-quick")
+    variants = ("", " fine-tuned MC=1", " fine-tuned", " fine-tuned IW=10")
+    for text, variant in zip(texts, variants, strict=True):
+        key = "mnist", "ladder-vae", f"LVAE+BN+WU 2{variant}", "log_likelihood"
+        assert_rounded(text, rows[key]["mean"])
 
 
 def test_additions_help_one_layer_on_omniglot_and_not_on_mnist() -> None:

@@ -27,7 +27,7 @@ def drawn(monkeypatch):
     def draw(function, *arguments, **options):
         canvases = []
         with monkeypatch.context() as patch:
-            patch.setattr(Canvas, "save", lambda self, path: canvases.append(self))
+            patch.setattr(Canvas, "save", lambda self, path, **_: canvases.append(self))
             function("figure.png", *arguments, **options)
         return canvases[0]
 

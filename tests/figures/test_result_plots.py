@@ -188,7 +188,7 @@ def test_curves_over_depth_have_the_paper_dashed(drawn, assert_no_overlap):
         curves_over_depth,
         ladder(),
         metric="log_likelihood",
-        units="active_units",
+        layers=("active_units", "kl"),
         title="Hierarchies",
     )
     axes = canvas.figure.axes[1]
@@ -214,10 +214,21 @@ def test_curves_over_depth_have_the_paper_dashed(drawn, assert_no_overlap):
     assert_no_overlap(canvas)
 
 
-def test_active_units_are_those_of_the_deepest_model(drawn):
-    axes = drawn(
-        curves_over_depth, ladder(), metric="log_likelihood", units="active_units"
-    ).figure.axes[2]
+def test_layers_are_those_of_the_deepest_model(drawn, assert_no_overlap):
+    kl = [
+        row("ladder-vae", "kl", 20.0 - i, variant=f"VAE {depth}", part=f"z{i + 1}")
+        for depth in (4, 5)
+        for i in range(depth)
+    ]
+    canvas = drawn(
+        curves_over_depth,
+        [*ladder(), *kl],
+        metric="log_likelihood",
+        layers=("active_units", "kl"),
+    )
+    assert_no_overlap(canvas)
+    _, _, axes, kl_axes = canvas.figure.axes
+    assert sorted(height for _, _, height, _ in bars(kl_axes)) == [16.0, 17.0, 18.0, 19.0, 20.0]
     assert [t.get_text() for t in axes.get_xticklabels()] == ["z1", "z2", "z3", "z4", "z5"]
     heights = sorted((round(x), height) for x, _, height, _ in bars(axes))
     expected = [(0, 33.0)] + [(i, 10.0 * k + i) for k in range(3) for i in range(5)]
@@ -232,7 +243,7 @@ def test_missing_metrics_and_layers_raise():
             "figure.png",
             [row("a", "elbo", 1.0, variant="VAE")],
             metric="elbo",
-            units="active_units",
+            layers=("active_units",),
         )
 
 

@@ -7,6 +7,8 @@ from typing import Any
 from intervae.experiments.as_printed import AS_PRINTED
 from intervae.experiments.base import Experiment, Job, MetricKey, Numbers, find_experiment
 from intervae.experiments.betavae import BETA_VAE_METRIC
+from intervae.experiments.betavae_protocol import BETA_VAE_PROTOCOL
+from intervae.experiments.betavae_sweep import BETA_VAE_SWEEP
 from intervae.experiments.causal_prior_motion import CAUSAL_PRIOR_MOTION
 from intervae.experiments.causal_prior_parabola import CAUSAL_PRIOR_PARABOLA
 from intervae.experiments.causal_prior_sprites import CAUSAL_PRIOR_SPRITES
@@ -35,6 +37,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     CELEBA_GRAPH,
     TABLE1,
     BETA_VAE_METRIC,
+    BETA_VAE_PROTOCOL,
+    BETA_VAE_SWEEP,
     LVAE_MNIST,
     LVAE_OMNIGLOT,
     LVAE_NORB,

@@ -108,6 +108,7 @@ class Experiment:
         columns: metrics of a summary table with one line per job; no such table without them.
         compared: last words of variants that become columns of a table of `columns`, beside the
             paper's numbers, with one line per data, model and metric.
+        by_part: a metric with a table of its own: a line per part, a column per job.
         glossary: word -> meaning, for metrics, data sets, models and variants; the page has those
             that it uses.
         figure: draws NAME.png from a path and the rows, each with the job's `variant` and `part`.
@@ -128,6 +129,7 @@ class Experiment:
     notes: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     compared: tuple[str, ...] = ()
+    by_part: str = ""
     glossary: Mapping[str, str] = field(default_factory=dict)
     figure: Callable[[Path, Sequence[Mapping[str, Any]]], None] | None = None
     pictures: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -49,29 +50,13 @@ class DisentanglementJob(Train):
             numbers["train_seconds"] = seconds
             grid = grid.to(device)
             codes = encode_grid(model, grid) if len(model.latent_names) <= MAX_CODES else model
-        shapes = np.random.default_rng([seed, 7])
-
-        def rows(factors: np.ndarray) -> np.ndarray:
-            """Return rows of the grid with these classes of FACTORS (N, 4) and random shapes."""
-            classes = np.zeros((len(factors), len(grid.names)), np.int64)
-            classes[:, grid.names.index("shape")] = shapes.integers(
-                grid.factor_sizes[0], size=len(factors)
-            )
-            classes[:, [grid.names.index(name) for name in FACTORS]] = factors
-            return grid.rows(classes)
 
         def represent(chosen: np.ndarray) -> np.ndarray:
             if isinstance(codes, np.ndarray):
                 return codes[chosen]
             return codes.encode(grid.images(grid.classes(chosen)))[..., 0].cpu().numpy()
 
-        def draw(n: int, rng: np.random.Generator) -> np.ndarray:
-            return rng.integers(
-                0,
-                [grid.factor_sizes[grid.names.index(name)] for name in FACTORS],
-                (n, len(FACTORS)),
-            )
-
+        simulator = GridSimulator(grid, seed)
         training, test = self.points
         options: dict[str, Any] = {
             "batch": self.batch,
@@ -81,13 +66,53 @@ class DisentanglementJob(Train):
             "names": FACTORS,
         }
         for score in (beta_vae_score_from_simulator, factor_vae_score_from_simulator):
-            measurement = score(represent, rows, draw, **options)
+            measurement = score(represent, simulator.rows, simulator.draw, **options)
             numbers[measurement.metric] = measurement.value
             numbers |= {
                 MetricKey(measurement.metric, name): value
                 for name, value in measurement.per_variable.items()
             }
         return numbers
+
+
+class GridSimulator:
+    """Rows of the dSprites grid with given classes of some factors; the others are random.
+
+    Arguments:
+        factors: names of the factors that are given and drawn.
+        shape: class of the shape where it is not among `factors`; None for random shapes.
+        halved: whether only the lower half of the values of each factor is drawn.
+    """
+
+    def __init__(
+        self,
+        grid: DspritesGrid,
+        seed: int,
+        factors: Sequence[str] = FACTORS,
+        *,
+        shape: int | None = None,
+        halved: bool = False,
+    ) -> None:
+        self.grid, self.shape = grid, shape
+        self.columns = [grid.names.index(name) for name in factors]
+        sizes = [grid.factor_sizes[column] for column in self.columns]
+        self.limits = [-(-size // 2) for size in sizes] if halved else sizes
+        self._shapes = np.random.default_rng([seed, 7])
+
+    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return classes of the factors (n, f), uniform and independent."""
+        return rng.integers(0, self.limits, (n, len(self.columns)))
+
+    def rows(self, factors: np.ndarray) -> np.ndarray:
+        """Return rows of the grid (N,) with these classes of the factors (N, f)."""
+        classes = np.zeros((len(factors), len(self.grid.names)), np.int64)
+        classes[:, 0] = (
+            self._shapes.integers(self.grid.factor_sizes[0], size=len(factors))
+            if self.shape is None
+            else self.shape
+        )
+        classes[:, self.columns] = factors
+        return self.grid.rows(classes)
 
 
 @torch.no_grad()

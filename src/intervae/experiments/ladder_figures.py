@@ -19,6 +19,7 @@ from intervae.models.base import Model
 IMAGES = 2000  # test images of the PCA
 COLUMNS, ROWS = 10, 5  # of samples
 FAMILIES = {"vae": "VAE", "ladder": "LVAE+BN+WU"}  # name in pictures -> start of the variant
+TRAINED = ("images", "fine-tuning")  # phases with epochs
 DRAWN = ("training", "pca", "samples")
 PICTURES = tuple(f"{family}-{name}" for name in DRAWN for family in FAMILIES)
 
@@ -28,7 +29,7 @@ def draw_run(model: Model, data: Dataset, folder: Path, seed: int = 0) -> None:
     target = folder / "figures"
     target.mkdir(parents=True, exist_ok=True)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    epochs = [line for line in lines if line["phase"] == "images"]
+    epochs = [line for line in lines if line["phase"] in TRAINED]
     figures.training_curves(
         target / "training.png", epochs, title="Negative bound and KL of each layer over training"
     )

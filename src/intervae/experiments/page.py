@@ -75,6 +75,9 @@ def render_page(
         brackets = "; the paper's number in brackets" if published else ""
         lines += [f"Mean ± standard deviation over seeds{brackets}.", ""]
         lines += [*summary_table(experiment, document), "", *_legend(document)]
+    if experiment.by_part:
+        lines += [f"`{experiment.by_part}`, mean ± standard deviation over seeds.", ""]
+        lines += [*part_table(experiment, document), "", *_legend(document)]
     if document.get("missing"):
         lines += [f"Not run yet: {', '.join(document['missing'])}.", ""]
     if rows_to_run := _jobs_without_rows(experiment, document):
@@ -91,7 +94,7 @@ def render_page(
     versions = f" {document['versions_note']}" if "versions_note" in document else ""
     table += [f"{seeds}, none dropped; {source}.{versions} Command:", ""]
     table += ["```", document["command"], "```", ""]
-    if not (experiment.columns or experiment.glossary):
+    if not (experiment.columns or experiment.glossary or experiment.by_part):
         return Page("\n".join([*lines, *table]), "")
     return Page("\n".join([*lines, ""]), "\n".join(["## All numbers", "", *table]))
 
@@ -146,6 +149,27 @@ def comparison_table(experiment: Experiment, document: Mapping[str, Any]) -> lis
         if key[:3] == group
     ]
     return _table(("data", "model", "variant", "metric", *experiment.compared, "paper"), lines)
+
+
+def part_table(experiment: Experiment, document: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table of `by_part`: a line per part, a column per job.
+
+    The last line has the paper's numbers, if there are any.
+    """
+    cells: dict[str, dict[str, str]] = {}
+    jobs: dict[str, str] = {}  # column -> the paper's number
+    marks = paper_marks(document)
+    for row in split_parts(experiment, document["rows"]):
+        if row["metric"] != experiment.by_part or not row["part"]:
+            continue
+        column = " ".join(word for word in (row["model"], row["variant"]) if word)
+        jobs[column] = _paper(row, marks) or jobs.get(column, "")
+        value = f"{row['mean']:.3g} ± {_deviation(row['std'], 1)}"
+        cells.setdefault(row["part"], {})[column] = value
+    lines = [[part, *(line.get(column, "") for column in jobs)] for part, line in cells.items()]
+    if any(jobs.values()):
+        lines.append(["the paper's number", *jobs.values()])
+    return _table(("", *jobs), lines)
 
 
 def _jobs_without_rows(experiment: Experiment, document: Mapping[str, Any]) -> list[str]:

@@ -16,6 +16,8 @@ _EXPORTS = {
     "clip_rows": "intervae.figures.clips",
     "overlay": "intervae.figures.clips",
     "response_maps": "intervae.figures.clips",
+    "NumberGrid": "intervae.figures.coloured_numbers",
+    "number_grids": "intervae.figures.coloured_numbers",
     "SweepRow": "intervae.figures.counterfactuals",
     "counterfactual_strip": "intervae.figures.counterfactuals",
     "intervention_sweep": "intervae.figures.counterfactuals",
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from intervae.figures.clips import clip_rows as clip_rows
     from intervae.figures.clips import overlay as overlay
     from intervae.figures.clips import response_maps as response_maps
+    from intervae.figures.coloured_numbers import NumberGrid as NumberGrid
+    from intervae.figures.coloured_numbers import number_grids as number_grids
     from intervae.figures.counterfactuals import SweepRow as SweepRow
     from intervae.figures.counterfactuals import counterfactual_strip as counterfactual_strip
     from intervae.figures.counterfactuals import intervention_sweep as intervention_sweep

@@ -30,18 +30,20 @@ from intervae.figures.text_layout import format_number, printable, wrap_title
 
 # ---- over depth ----------------------------------------------------------------------------------
 def curves_over_depth(
-    path: str | Path, rows: Sequence[Row], *, metric: str, units: str, title: str = ""
+    path: str | Path, rows: Sequence[Row], *, metric: str, layers: Sequence[str], title: str = ""
 ) -> None:
-    """Draw `metric` over the number of layers, and `units` in each layer of the deepest model.
+    """Draw `metric` over the number of layers, and the metrics `layers` of the deepest models.
 
-    The left panel has a line per variant, the paper's dashed. A variant is a name and a number of
-    layers, such as "VAE+BN 3", perhaps followed by more words; the layer is the `part` of `units`.
+    The left panel has a line per variant, the paper's dashed; the others have a bar per variant in
+    each layer. A variant is a name and a number of layers, such as "VAE+BN 3", perhaps followed by
+    more words; the layer is the `part` of a row.
     """
     check_suffix(path)
     series = _by_depth(job_rows(rows, (metric,)))
     colours = dict(zip(series, series_colours(series), strict=True))
+    layers = [name for name in layers if any(r["metric"] == name and r["part"] for r in rows)]
     left, panel_width, panel_height, gap = 52.0, 270.0, 210.0, 46.0
-    width = 2 * MARGIN + left + 2 * panel_width + gap
+    width = 2 * MARGIN + left + panel_width + len(layers) * (gap + panel_width)
     title_text, head = wrap_title(title, width - 2 * MARGIN)
     top = MARGIN + head + legend_height(list(series), width - 2 * MARGIN) + 30
     canvas = Canvas(width, top + panel_height + 42)
@@ -52,12 +54,14 @@ def curves_over_depth(
     for name, points in series.items():
         _draw_depth(axes, points, colours[name])
     axes.set_xlabel("layers", **axis_label_style())
-    x = MARGIN + left + panel_width + gap
-    axes = canvas.panel(x, top, panel_width, panel_height)
-    canvas.text(x, top - 12, f"{metric_label(units)} in each layer of the deepest", weight="bold")
-    _draw_units(
-        axes, [row for row in rows if row["metric"] == units and row["part"]], series, colours
-    )
+    for k, name in enumerate(layers, 1):
+        x = MARGIN + left + k * (panel_width + gap)
+        axes = canvas.panel(x, top, panel_width, panel_height)
+        canvas.text(
+            x, top - 12, f"{metric_label(name)} in each layer of the deepest", weight="bold"
+        )
+        shown = [row for row in rows if row["metric"] == name and row["part"]]
+        _draw_layers(axes, shown, series, colours)
     canvas.save(path)
 
 
@@ -100,7 +104,7 @@ def _draw_depth(axes: Axes, points: Sequence[tuple[int, Row]], colour: str) -> N
     format_axis(axes.yaxis)
 
 
-def _draw_units(
+def _draw_layers(
     axes: Axes,
     rows: Sequence[Row],
     series: Mapping[str, list[tuple[int, Row]]],

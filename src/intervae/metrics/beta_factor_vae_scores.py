@@ -7,7 +7,7 @@ from a simulator (new images with the factor fixed).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,7 @@ from intervae.metrics.factor_sampling import (
     SimulatorSampler,
     TableSampler,
 )
-
-ROWS_AT_ONCE = 2**17  # samples in memory at a time, of at most MANY_CODES codes
-MANY_CODES = 64
+from intervae.metrics.pair_points import chunks_of_points, pair_points
 
 
 def beta_vae_score(
@@ -148,17 +146,8 @@ def _beta_vae_score(
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    def points(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean distances (count, d) and the factors shared (count,)."""
-        index = rng.integers(sampler.samples.factors.shape[1], size=count)
-        distances = []
-        for chunk in _chunks(index, batch, len(sampler.samples.code_names)):
-            first, second = sampler.pairs(chunk, batch, rng)
-            distances.append(np.abs(first - second).mean(1))
-        return np.concatenate(distances), index
-
     _check_sizes(batch, training, test)
-    inputs, labels = points(training, np.random.default_rng([seed, 3]))
+    inputs, labels = pair_points(sampler, batch, training, np.random.default_rng([seed, 3]))
     if len(np.unique(labels)) < 2:
         raise UsageError(f"{training} training points cover one factor only; ask for more.")
     # standardised, so that the penalty of the regression does not depend on the codes' units
@@ -166,7 +155,7 @@ def _beta_vae_score(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         model = LogisticRegression(max_iter=1000).fit(inputs / scale, labels)
-    queries, truth = points(test, np.random.default_rng([seed, 4]))
+    queries, truth = pair_points(sampler, batch, test, np.random.default_rng([seed, 4]))
     correct = model.predict(queries / scale) == truth
     parameters: dict[str, Any] = {
         "batch": batch,
@@ -200,7 +189,7 @@ def _factor_vae_score(
         """Return the lowest-variance active code (count,) and the factor shared (count,)."""
         index = rng.integers(factors, size=count)
         lowest = []
-        for chunk in _chunks(index, batch, len(samples.code_names)):
+        for chunk in chunks_of_points(index, batch, len(samples.code_names)):
             group = sampler.groups(chunk, batch, rng)[..., active]  # (P, batch, active codes)
             lowest.append((group.var(1, ddof=1) / variance[active]).argmin(1))
         return np.concatenate(lowest), index
@@ -254,12 +243,6 @@ def _accuracy(
         parameters=parameters,
         higher_is_better=True,
     )
-
-
-def _chunks(index: np.ndarray, batch: int, codes: int) -> Iterator[np.ndarray]:
-    """Split points so that ROWS_AT_ONCE samples are in memory, fewer for more than MANY_CODES."""
-    size = max(1, ROWS_AT_ONCE * MANY_CODES // max(codes, MANY_CODES) // batch)
-    return (index[i : i + size] for i in range(0, len(index), size))
 
 
 def _check_sizes(batch: int, training: int, test: int) -> None:

@@ -1,7 +1,7 @@
 """Ladder VAE (Sønderby et al. 2016): a hierarchy of Gaussian layers with top-down inference.
 
 `settings` the settings, `networks` the networks of each layer and the precision-weighted merge of
-two Gaussians, `model` inference, loss and queries.
+two Gaussians, `inference` the posterior, `model` loss, training and queries.
 """
 
 from intervae.models.ladder_vae.model import LadderVAE

@@ -19,13 +19,18 @@ from intervae.causal.gaussian import log_normal
 from intervae.data import Batch, Dataset
 from intervae.models.base import Model
 from intervae.models.batches import in_batches
+from intervae.models.ladder_vae.inference import (
+    bottom_up_evidence,
+    draw_layer,
+    infer_bottom_up,
+    infer_top_down,
+)
 from intervae.models.ladder_vae.networks import (
     SMALLEST_VARIANCE,
     LadderLayer,
     build_downward,
     build_image_decoder,
     build_upward,
-    merge_gaussians,
 )
 from intervae.models.ladder_vae.presets import LADDER_VAE
 from intervae.models.ladder_vae.settings import LadderVAESettings
@@ -77,47 +82,11 @@ class LadderVAE(Model):
             noise: (S B, d_i) for each layer, S samples per image, one pass over the batch after
                 another; None for the posterior means.
         """
-        if self.settings.inference == "ladder":
-            return self._infer_ladder(images, noise)
-        return self._infer_bottom_up(images, noise)
-
-    def _infer_ladder(self, images: Tensor, noise: Sequence[Tensor] | None) -> list[LadderLayer]:
-        """Upwards mu^_i, s2^_i from the image; downwards merge them with p(z_i | z_{i+1})."""
-        inputs, evidence = images, []
-        for network in self.up:
-            hidden, mean, variance = network(inputs)
-            inputs = hidden if self.settings.upward_input == "hidden" else mean
-            evidence.append((_repeat(mean, noise), _repeat(variance, noise)))
-        layers: list[LadderLayer] = []
-        for i in reversed(range(len(evidence))):
-            mean, variance = evidence[i]
-            if not layers:
-                prior = torch.zeros_like(mean), torch.ones_like(variance)
-            else:
-                prior = self.down[i](layers[0].z)[1:]
-                top_down = prior
-                if self.down_inference is not None:
-                    top_down = self.down_inference[i](layers[0].z)[1:]
-                mean, variance = merge_gaussians(mean, variance, *top_down)
-            z = _draw(mean, variance, noise, i)
-            layers.insert(0, LadderLayer(z, mean, variance, *prior))
-        return layers
-
-    def _infer_bottom_up(self, images: Tensor, noise: Sequence[Tensor] | None) -> list[LadderLayer]:
-        """q(z_1 | x), q(z_2 | z_1), ...; the prior of a layer is conditioned on the one above."""
-        inputs, posteriors = images, []
-        for i, network in enumerate(self.up):
-            _, mean, variance = network(inputs)
-            if i == 0:
-                mean, variance = _repeat(mean, noise), _repeat(variance, noise)
-            inputs = _draw(mean, variance, noise, i)
-            posteriors.append((inputs, mean, variance))
-        top = posteriors[-1][0]
-        priors = [
-            network(above[0])[1:] for network, above in zip(self.down, posteriors[1:], strict=True)
-        ]
-        priors.append((torch.zeros_like(top), torch.ones_like(top)))
-        return [LadderLayer(*q, *p) for q, p in zip(posteriors, priors, strict=True)]
+        settings = self.settings
+        if settings.inference == "bottom-up":
+            return infer_bottom_up(self.up, self.down, images, noise)
+        evidence = bottom_up_evidence(self.up, images, noise, settings.upward_input)
+        return infer_top_down(evidence, self.down, self.down_inference, noise)
 
     # ---- loss ------------------------------------------------------------------------------
     def reconstruction_loss(self, z: Tensor, images: Tensor) -> Tensor:
@@ -145,21 +114,44 @@ class LadderVAE(Model):
 
         With importance samples the loss is the bound -log mean_k w_k.
         """
+        settings = self.settings
+        beta: Tensor | float = 1.0
+        if settings.warm_up:
+            beta = (batch["step"] / self.warm_up_steps.clamp(min=1.0)).clamp(max=1.0)
+        samples = settings.importance_samples, settings.monte_carlo_samples
+        return self.negative_bound(batch, generator, beta, *samples)
+
+    def fine_tuning_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+        """Return the loss of the second phase: no warm-up, its own numbers of samples."""
+        inside = self.settings.fine_tuning_importance_samples
+        outside = self.settings.fine_tuning_monte_carlo_samples
+        return self.negative_bound(batch, generator, 1.0, inside, outside)
+
+    def negative_bound(
+        self,
+        batch: Batch,
+        generator: torch.Generator | None,
+        beta: Tensor | float,
+        inside: int,
+        outside: int,
+    ) -> Terms:
+        """Return the negative bound of log p(x) and its terms.
+
+        Arguments:
+            beta: weight of the KL.
+            inside, outside: samples inside and outside the logarithm [IW, MC].
+        """
         settings, images = self.settings, batch["images"]
         if settings.binarise:
             uniform = torch.rand(images.shape, device=images.device, generator=generator)
             images = (uniform < images).to(images.dtype)
-        inside = settings.importance_samples
-        samples = inside * settings.monte_carlo_samples
+        samples = inside * outside
         noise = torch.randn(
             samples * len(images), sum(settings.latents), device=images.device, generator=generator
         )
         layers = self.infer(images, noise.split(list(settings.latents), dim=1))
         reconstruction = self.reconstruction_loss(layers[0].z, images.repeat(samples, 1, 1, 1))
         kls = torch.stack([kl.sum() for kl in self.layer_kls(layers)]) / len(noise)
-        beta: Tensor | float = 1.0
-        if settings.warm_up:
-            beta = (batch["step"] / self.warm_up_steps.clamp(min=1.0)).clamp(max=1.0)
         terms = {"reconstruction": reconstruction.mean(), "kl": kls.sum()}
         if inside == 1:
             loss = terms["reconstruction"] + beta * terms["kl"]
@@ -171,22 +163,38 @@ class LadderVAE(Model):
 
     # ---- training --------------------------------------------------------------------------
     def phases(self) -> list[Phase]:
-        """The images, then the batch norm statistics over the whole training split."""
-        settings, rate = self.settings, self.settings.learning_rate
-        player = Player(self.loss, learning_rate=rate, epsilon=settings.epsilon, clip=settings.clip)
-        main = Phase(
-            "images",
-            (player,),
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            schedule=settings.schedule,
-            decay=settings.decay,
-            prepare=self.set_warm_up,
-            after_step=self.update_norms if settings.batch_norm else None,
-        )
-        if not settings.batch_norm:
-            return [main]
-        return [main, Phase("statistics", prepare=self.measure_norms)]
+        """The images, the fine-tuning, then batch norm statistics over the whole training split."""
+        settings = self.settings
+        optimiser: dict[str, Any] = {"epsilon": settings.epsilon, "clip": settings.clip}
+        after_step = self.update_norms if settings.batch_norm else None
+        phases = [
+            Phase(
+                "images",
+                (Player(self.loss, learning_rate=settings.learning_rate, **optimiser),),
+                epochs=settings.epochs,
+                batch_size=settings.batch_size,
+                schedule=settings.schedule,
+                decay=settings.decay,
+                prepare=self.set_warm_up,
+                after_step=after_step,
+            )
+        ]
+        if settings.fine_tuning_epochs:
+            rate = settings.fine_tuning_rate
+            phases.append(
+                Phase(
+                    "fine-tuning",
+                    (Player(self.fine_tuning_loss, learning_rate=rate, **optimiser),),
+                    epochs=settings.fine_tuning_epochs,
+                    batch_size=settings.batch_size,
+                    schedule="exponential",
+                    decay=settings.fine_tuning_decay,
+                    after_step=after_step,
+                )
+            )
+        if settings.batch_norm:
+            phases.append(Phase("statistics", prepare=self.measure_norms))
+        return phases
 
     def set_warm_up(self, data: Dataset, seed: int) -> None:
         """Convert the warm-up from epochs to steps."""
@@ -243,7 +251,7 @@ class LadderVAE(Model):
         layers = [noise[-1]]
         for i in reversed(range(len(sizes) - 1)):
             _, mean, variance = self.down[i](layers[0])
-            layers.insert(0, _draw(mean, variance, noise, i))
+            layers.insert(0, draw_layer(mean, variance, noise, i))
         return self.decode(torch.cat(layers, dim=1)[..., None])
 
     @torch.no_grad()
@@ -287,14 +295,3 @@ class LadderVAE(Model):
             x,
             *noise,
         ).mean(0)
-
-
-def _repeat(evidence: Tensor, noise: Sequence[Tensor] | None) -> Tensor:
-    """Repeat (B, d) for the S samples of the noise: (S B, d)."""
-    if noise is None or len(noise[0]) == len(evidence):
-        return evidence
-    return evidence.repeat(len(noise[0]) // len(evidence), 1)
-
-
-def _draw(mean: Tensor, variance: Tensor, noise: Sequence[Tensor] | None, index: int) -> Tensor:
-    return mean if noise is None else mean + variance.sqrt() * noise[index]

@@ -33,7 +33,8 @@ _MNIST = Preset(
         "Eq. 23 of the slides has sigma_q on the left; it is sigma_q^2.",
         "The KL of a layer is in closed form given the layer above; the code has the log-ratio of "
         "the sample. The clipping of single elements at 0.9 is left out.",
-        "Fine-tuning (2,000 more epochs, 10 and 10 samples) is not part of the preset.",
+        "Fine-tuning (2,000 more epochs, 10 and 10 samples) is not part of the preset; it is "
+        "fine_tuning_epochs=2000 with fine_tuning_importance_samples=10.",
     ),
 )
 LADDER_VAE = {

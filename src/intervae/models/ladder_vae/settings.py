@@ -60,6 +60,23 @@ class LadderVAESettings:
     monte_carlo_samples: int = setting(
         1, "Monte Carlo samples of the training bound [MC]", advanced=True
     )
+    fine_tuning_epochs: int = setting(
+        0, "epochs of a second training phase, without warm-up; 0: no such phase"
+    )
+    fine_tuning_rate: float = setting(
+        1e-3, "learning rate at the start of the fine-tuning", advanced=True
+    )
+    fine_tuning_decay: float = setting(
+        0.99856,
+        "learning rate factor per epoch of the fine-tuning; 0.75 after 200 epochs",
+        advanced=True,
+    )
+    fine_tuning_importance_samples: int = setting(
+        1, "importance samples of the fine-tuning [IW]", advanced=True
+    )
+    fine_tuning_monte_carlo_samples: int = setting(
+        10, "Monte Carlo samples of the fine-tuning [MC]", advanced=True
+    )
     epochs: int = setting(600, "maximum number of epochs")
     batch_size: int = setting(256, "images per step")
     learning_rate: float = setting(1e-3, "learning rate")
@@ -82,6 +99,13 @@ class LadderVAESettings:
                 "give one size above 0 for each layer, in both."
             )
         check_minimum(self, warm_up=0, importance_samples=1, monte_carlo_samples=1)
+        check_minimum(
+            self,
+            fine_tuning_epochs=0,
+            fine_tuning_rate=0,
+            fine_tuning_importance_samples=1,
+            fine_tuning_monte_carlo_samples=1,
+        )
         if self.scale < 0 or (self.scale == 0 and self.likelihood != "gaussian"):
             raise UsageError(
                 f"scale={self.scale} must be larger than 0, "
