@@ -19,6 +19,7 @@ from intervae.experiments.cmcl_xray import CMCL_XRAY
 from intervae.experiments.counterfactual_celeba import COUNTERFACTUAL_CELEBA
 from intervae.experiments.counterfactual_morphomnist import COUNTERFACTUAL_MORPHOMNIST
 from intervae.experiments.ctvae import CTVAE_TABLE1
+from intervae.experiments.ctvae_factors import CTVAE_FIG4
 from intervae.experiments.jobs import Discover, Train
 from intervae.experiments.ladder import LVAE_MNIST, LVAE_NORB, LVAE_OMNIGLOT
 from intervae.experiments.run import run_experiment
@@ -39,6 +40,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     LVAE_OMNIGLOT,
     LVAE_NORB,
     CTVAE_TABLE1,
+    CTVAE_FIG4,
     CAUSAL_PRIOR_PARABOLA,
     CAUSAL_PRIOR_MOTION,
     CAUSAL_PRIOR_SPRITES,
