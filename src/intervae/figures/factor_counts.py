@@ -8,9 +8,9 @@ from pathlib import Path
 from intervae.figures.canvas import Canvas, check_suffix
 from intervae.figures.result_rows import Row
 from intervae.figures.style import LINE, MARGIN, RULE, SERIES, SMALL
-from intervae.figures.text_layout import format_number, printable, text_width, wrap_title
+from intervae.figures.text_layout import font, format_number, printable, text_width, wrap_title
 
-BAR_HEIGHT, PANEL_WIDTH, NUMBER_WIDTH, BETWEEN = 17.0, 330.0, 34.0, 34.0
+BAR_HEIGHT, PANEL_WIDTH, NUMBER_WIDTH, BETWEEN = 17.0, 330.0, 34.0, 30.0
 
 
 def factor_bars(path: str | Path, rows: Sequence[Row], *, metric: str, title: str = "") -> None:
@@ -36,9 +36,14 @@ def factor_bars(path: str | Path, rows: Sequence[Row], *, metric: str, title: st
         axes = canvas.panel(MARGIN + left, top, PANEL_WIDTH, len(own) * BAR_HEIGHT)
         for k, row in enumerate(own):
             axes.barh(k, row["mean"], 0.74, color=SERIES[k % len(SERIES)])
-            x = MARGIN + left + PANEL_WIDTH * row["mean"] / largest + 5
+            axes.text(
+                row["mean"] + 5 * largest / PANEL_WIDTH,
+                k,
+                format_number(row["mean"], 6),
+                va="center",
+                fontproperties=font(SMALL),
+            )
             y = top + (k + 0.5) * BAR_HEIGHT
-            canvas.text(x, y, format_number(row["mean"], 6), size=SMALL)
             name = printable(row["part"])
             canvas.text(MARGIN + left - 6, y, name, size=SMALL, ha="right")
         axes.set(xlim=(0, largest), ylim=(len(own) - 0.5, -0.5), xticks=[], yticks=[])
