@@ -20,6 +20,7 @@ from intervae.experiments.counterfactual_celeba import COUNTERFACTUAL_CELEBA
 from intervae.experiments.counterfactual_morphomnist import COUNTERFACTUAL_MORPHOMNIST
 from intervae.experiments.ctvae import CTVAE_TABLE1
 from intervae.experiments.ctvae_factors import CTVAE_FIG4
+from intervae.experiments.ctvae_masks import CTVAE_MASKS
 from intervae.experiments.jobs import Discover, Train
 from intervae.experiments.ladder import LVAE_MNIST, LVAE_NORB, LVAE_OMNIGLOT
 from intervae.experiments.run import run_experiment
@@ -41,6 +42,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     LVAE_NORB,
     CTVAE_TABLE1,
     CTVAE_FIG4,
+    CTVAE_MASKS,
     CAUSAL_PRIOR_PARABOLA,
     CAUSAL_PRIOR_MOTION,
     CAUSAL_PRIOR_SPRITES,

@@ -40,7 +40,7 @@ _METRICS = (
 
 @dataclass(frozen=True)
 class TrainSparseGraphs(Train):
-    """Train without sparse epochs, then continue once for each share of open edges.
+    """Train without sparse epochs, then continue once for each share of open edges, if `sparse`.
 
     The numbers of the first model have no part; those of a continued one have its share as part.
 
@@ -110,7 +110,6 @@ def _draw(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-_SPARSE = {"sparse_epochs": 2}
 _SMALL = {
     "seed": 5,
     "size": 16,
@@ -135,7 +134,7 @@ _SMALL_SETTINGS = {
 def _job(data: str, masked: bool) -> TrainSparseGraphs:
     settings = {**SETTINGS[data], "masked_action": masked, "decoder_epochs": 0}
     name = "action masked" if masked else "edges masked"
-    sparse = _SPARSE if masked else {}
+    sparse = {"sparse_epochs": settings["transition_epochs"]} if masked else {}
     training = {"precision": "tf32"}
     return TrainSparseGraphs(
         data, "ct-vae", options_of(data), settings, name, training=training, sparse=sparse

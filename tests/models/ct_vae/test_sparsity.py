@@ -167,7 +167,7 @@ def trained_layer(seed: int) -> tuple[CausalTransition, GraphPrices, torch.Gener
     gates = [network.edge_place, network.edge_bias, network.mask_place]
     others = [p for p in network.parameters() if all(p is not gate for gate in gates)]
     groups = [{"params": others, "lr": 4e-3}, {"params": gates, "lr": 0.03}]
-    optimiser, steps = torch.optim.Adam(groups), 400
+    optimiser, steps = torch.optim.Adam(groups), 250
     # the identity and one more edge per action; one mask of six
     prices.start(steps, edges=7 / 36, masks=1 / 6)
     for step in range(2 * steps):
