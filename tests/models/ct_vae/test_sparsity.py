@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from intervae.data import Dataset
 from intervae.errors import UsageError
@@ -19,9 +18,8 @@ from intervae.models.ct_vae.sparsity import (
     changed_share,
     graph_loss,
 )
-from intervae.models.ct_vae.transition import CausalTransition
 from squares import tiny
-from transition_layers import ACTION, ACTIONS, BATCH, CODES, POSITIONS, codes, generator, layer
+from transition_layers import ACTION, BATCH, POSITIONS, codes, generator, layer
 
 
 def begun(steps: int, edges: float, masks: float) -> GraphPrices:
@@ -145,65 +143,3 @@ def test_training_ends_with_graphs_of_zeros_and_ones(random_data: Dataset) -> No
     assert set(mechanism.edges.unique().tolist()) <= {0.0, 1.0}
     assert set(mechanism.mask.unique().tolist()) <= {0.0, 1.0}
     assert model.prices.step == model.prices.steps
-
-
-# ---- simulated codes with a known graph ----------------------------------------------------------
-def simulate(batch: int, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Return codes before and after, and actions, of a simulator with a known graph and mask.
-
-    Action a adds the code of position a + 3 to that of position a, so it intervenes on one variable
-    with two parents; the other variables keep their codes.
-    """
-    x = torch.randint(CODES, (batch, POSITIONS), generator=rng)
-    action, rows = torch.randint(ACTIONS, (batch,), generator=rng), torch.arange(batch)
-    y = x.clone()
-    y[rows, action] = (x[rows, action] + x[rows, action + 3] + 1) % CODES
-    return x, y, action
-
-
-def trained_layer(seed: int) -> tuple[CausalTransition, GraphPrices, torch.Generator]:
-    options = {"width": 32, "edge_width": 8, "discrete": True, "masked_action": True}
-    network, prices, rng = layer(seed, **options), GraphPrices(POSITIONS), generator(seed)
-    gates = [network.edge_place, network.edge_bias, network.mask_place]
-    others = [p for p in network.parameters() if all(p is not gate for gate in gates)]
-    groups = [{"params": others, "lr": 4e-3}, {"params": gates, "lr": 0.03}]
-    optimiser, steps = torch.optim.Adam(groups), 250
-    # the identity and one more edge per action; one mask of six
-    prices.start(steps, edges=7 / 36, masks=1 / 6)
-    for step in range(2 * steps):
-        x, y, action = simulate(64, rng)
-        dense = step < steps
-        noise = network.draw_noise(64, rng, x.device).scaled(prices.noise_scale())
-        modes = network.score_modes(x[:16], y[:16], action[:16], noise.rows(slice(16)))
-        score = network.score(x, y, action, noise)
-        loss = -score.log_likelihood.mean() - 0.3 * modes.standard.mean()
-        if not dense:
-            loss = loss + prices.cost(score.norm.mean(), score.masked.mean())
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        if not dense:
-            prices.update()
-    return network, prices, rng
-
-
-def test_sparse_training_recovers_known_masks_and_edges() -> None:
-    network, _, rng = trained_layer(0)
-    x, y, action = simulate(512, rng)
-    with torch.no_grad():
-        graph = network.graph(network.nodes(x), action)
-        after = network.logits(x, network.nodes(x), graph.edges, action, mask=graph.mask)
-        guessed = network.score(x, y, None).log_likelihood.argmax(1)
-    rows = torch.arange(512)
-    true_mask = torch.zeros(512, POSITIONS)
-    true_mask[rows, action] = 1
-    values = {
-        "codes": (after.argmax(-1)[:, 0] == y).float().mean(),
-        "actions": (guessed == action)[(x != y).any(1)].float().mean(),
-        "masks": (graph.mask[:, 0] == true_mask).float().mean(),
-        "edges open": graph.edges.mean(),
-        "added": graph.edges[rows, 0, action, action + 3].mean(),
-        "own": graph.edges[:, 0].diagonal(dim1=1, dim2=2).mean(),
-    }
-    print({name: value.item() for name, value in values.items()})
-    assert (after.argmax(-1)[:, 0] == y).float().mean() > 0.97
