@@ -80,8 +80,8 @@ CAUSAL: dict[str, tuple[Published, ...]] = {
                 f"results/ctvae-table1-{data}-ct-vae-mechanisms.png"
                 for data in ("cars3d", "shapes3d-like", "sprites-frames", "dsprites")
             ),
-            "not reproduced: masks are open nearly everywhere; ctvae-masks closes them, and has not "
-            "been run on these data (docs/ct-vae.md, Limitations)",
+            "not reproduced: masks are open nearly everywhere (docs/ct-vae.md, Limitations); "
+            "ctvae-masks closes them, not run on these data yet",
         ),
         Published(
             "Table 1",
