@@ -239,6 +239,9 @@ def test_mask_auc_measures_where_codes_change(rooms):
     )
     assert (right["mask_auc"], wrong["mask_auc"], flat["mask_auc"]) == (1.0, 0.0, 0.5)
     assert (right["change_auc"], wrong["change_auc"], flat["change_auc"]) == (0.0, 1.0, 0.5)
+    assert (right["mask_balanced"], wrong["mask_balanced"]) == (1.0, 0.0)
+    assert flat["mask_balanced"] == 0.5  # all shut
+    assert right["mask_open"] == pytest.approx(right["codes_changed"])
     assert right["edges_open"] == 0.25
     assert 0 < right["mask_open"] < 0.5 < wrong["mask_open"] < 1
     assert flat["mask_open"] == 0.5

@@ -21,6 +21,8 @@ from intervae.experiments.cmcl_xray import CMCL_XRAY
 from intervae.experiments.counterfactual_celeba import COUNTERFACTUAL_CELEBA
 from intervae.experiments.counterfactual_morphomnist import COUNTERFACTUAL_MORPHOMNIST
 from intervae.experiments.ctvae import CTVAE_TABLE1
+from intervae.experiments.ctvae_factors import CTVAE_FIG4
+from intervae.experiments.ctvae_masks import CTVAE_MASKS
 from intervae.experiments.jobs import Discover, Train
 from intervae.experiments.ladder import LVAE_MNIST, LVAE_NORB, LVAE_OMNIGLOT
 from intervae.experiments.run import run_experiment
@@ -43,6 +45,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     LVAE_OMNIGLOT,
     LVAE_NORB,
     CTVAE_TABLE1,
+    CTVAE_FIG4,
+    CTVAE_MASKS,
     CAUSAL_PRIOR_PARABOLA,
     CAUSAL_PRIOR_MOTION,
     CAUSAL_PRIOR_SPRITES,

@@ -38,7 +38,7 @@ _LARGE: dict[str, Any] = {
     "rounds": 3,
     "attribution_weight": 0.1,  # low, as few rows of a batch are scored under all actions
 }
-_SETTINGS: dict[str, dict[str, Any]] = {  # chosen as in research/2026-11-15-ct-vae.md
+SETTINGS: dict[str, dict[str, Any]] = {  # chosen as in research/2026-11-15-ct-vae.md
     "cars3d": {
         **_LARGE,
         "epochs": 60,
@@ -93,7 +93,7 @@ _PICTURES = (
 )
 
 
-def _options(data: str) -> dict[str, Any]:
+def options_of(data: str) -> dict[str, Any]:
     distinct = {"distinct": True} if data in _WITH_DUPLICATES else {}
     return {
         "seed": SPLIT,
@@ -118,8 +118,8 @@ def _transition_job(data: str) -> TrainActions:
     return TrainActions(
         data,
         "ct-vae",
-        _options(data),
-        _SETTINGS[data],
+        options_of(data),
+        SETTINGS[data],
         "",
         {"action_accuracy": action, "factor_accuracy": factor},
         _FAST,
@@ -138,14 +138,14 @@ def _codebook_job(data: str) -> TrainCodebooks:
         "epochs": _CODEBOOK_EPOCHS[data],
     }
     return TrainCodebooks(
-        data, "mcq-vae", _options(data), settings, "four codebooks", training=_FAST, seeds=1
+        data, "mcq-vae", options_of(data), settings, "four codebooks", training=_FAST, seeds=1
     )
 
 
 def _four_codebooks_job(data: str) -> TrainActions:
     """Return a job of transitions of four codebooks, n = 256 variables."""
     settings = {
-        **_SETTINGS[data],
+        **SETTINGS[data],
         "codebooks": 4,
         "codes": 64,
         "transition_batch": 64,
@@ -153,7 +153,7 @@ def _four_codebooks_job(data: str) -> TrainActions:
         "decoder_epochs": 1,
     }
     return TrainActions(
-        data, "ct-vae", _options(data), settings, "four codebooks", training=_FAST, seeds=1
+        data, "ct-vae", options_of(data), settings, "four codebooks", training=_FAST, seeds=1
     )
 
 

@@ -40,8 +40,11 @@ GLOSSARY = {
     "that chance explains best; `explained_noise`: of images and noise",
     "change_auc": "area under the ROC curve of the predicted change probability for codes that "
     "change (0.5 is chance)",
-    "mask_auc": "the same of the intervention mask; `mask_open`: its mean probability",
-    "edges_open": "mean probability of an edge",
+    "mask_auc": "the same of the intervention mask; `mask_open`: its mean",
+    "mask_balanced": "mean of two fractions: of changing codes, those whose mask is more probably "
+    "open than shut; of unchanging codes, those whose mask is more probably shut (0.5 is chance)",
+    "codes_changed": "fraction of codes that change, over all actions",
+    "edges_open": "mean edge; with sparse graphs the fraction of edges that are open",
     "codes_psnr": "dB of reconstructed test images; `codes_ssim`: their SSIM",
     "code_usage": "fraction of codes in use; `code_perplexity`: their perplexity",
 }

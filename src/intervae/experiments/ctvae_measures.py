@@ -199,29 +199,35 @@ def mask_selectivity(model: Model, data: Dataset, seed: int) -> Numbers:
     """Return how well masks and change probabilities locate the codes that an action changes.
 
     `change_auc` and `mask_auc`: areas under the ROC curve, over the code positions of test pairs;
-    `mask_open` and `edges_open`: mean probabilities of mask and edges.
+    `mask_balanced`: mean of two fractions, of changing codes whose mask is more probably open than
+    shut, and of unchanging codes whose mask is more probably shut; `mask_open` and `edges_open`:
+    mean masks and edges of the graph of queries; `codes_changed`: fraction of codes that change.
     """
     from sklearn.metrics import roc_auc_score
 
     assert data.transitions is not None
     pairs = _sample_pairs(data.transitions.test, SCORED_PAIRS, seed)
-    masks, changes, changed, edges = [], [], [], []
+    masks, open_masks, changes, changed, edges = [], [], [], [], []
     for rows in torch.arange(len(pairs)).split(BATCH):
         chunk = pairs[rows]
         before, after = (model.codes(data.test[end].images) for end in (chunk.before, chunk.after))
         action = chunk.action.to(before.device)
         graph = model.transition.graph(model.transition.nodes(before), action)
-        masks.append(graph.mask[:, 0].cpu())
+        masks.append(graph.mask_logits[:, 0].sigmoid().cpu())
+        open_masks.append(graph.mask[:, 0].cpu())
         changes.append(model.change_probability(before, action).cpu())
         changed.append((before != after).cpu())
         edges.append(graph.edges.mean((1, 2, 3)).cpu())
     numbers: Numbers = {
         "edges_open": float(torch.cat(edges).mean()),
-        "mask_open": float(torch.cat(masks).mean()),
+        "mask_open": float(torch.cat(open_masks).mean()),
     }
     true = torch.cat(changed).flatten().numpy()
+    numbers["codes_changed"] = float(true.mean())
     if 0 < true.sum() < len(true):
         for name, probability in (("change", changes), ("mask", masks)):
             scores = torch.cat(probability).flatten().numpy()
             numbers[f"{name}_auc"] = float(roc_auc_score(true, scores))
+        guessed = torch.cat(masks).flatten().numpy() > 0.5
+        numbers["mask_balanced"] = float((guessed[true].mean() + (~guessed[~true]).mean()) / 2)
     return numbers

@@ -21,6 +21,7 @@ _EXPORTS = {
     "SweepRow": "intervae.figures.counterfactuals",
     "counterfactual_strip": "intervae.figures.counterfactuals",
     "intervention_sweep": "intervae.figures.counterfactuals",
+    "factor_bars": "intervae.figures.factor_counts",
     "draw_graph": "intervae.figures.graph_drawing",
     "InterventionRow": "intervae.figures.image_grids",
     "interventions": "intervae.figures.image_grids",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from intervae.figures.counterfactuals import SweepRow as SweepRow
     from intervae.figures.counterfactuals import counterfactual_strip as counterfactual_strip
     from intervae.figures.counterfactuals import intervention_sweep as intervention_sweep
+    from intervae.figures.factor_counts import factor_bars as factor_bars
     from intervae.figures.graph_drawing import draw_graph as draw_graph
     from intervae.figures.image_grids import InterventionRow as InterventionRow
     from intervae.figures.image_grids import interventions as interventions

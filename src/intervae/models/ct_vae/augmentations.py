@@ -56,3 +56,9 @@ def _shift(images: Tensor, down: int, right: int) -> Tensor:
             source = torch.arange(size, device=images.device) - offset
             images = images.index_select(dim, source.clamp(0, size - 1))
     return images
+
+
+def in_mirror(action: str, factors: tuple[str, ...]) -> str:
+    """Return the action as seen in a mirror, which swaps the two actions of `factors`."""
+    factor, sign = action[:-2], action[-2:]
+    return factor + {"+1": "-1", "-1": "+1"}[sign] if factor in factors else action

@@ -36,6 +36,11 @@ class GraphNoise(NamedTuple):
     def rows(self, rows: slice) -> GraphNoise:
         return GraphNoise(*(part[rows] for part in self))
 
+    def scaled(self, scale: Tensor) -> GraphNoise:
+        """Return noise whose log-odds are multiplied by `scale` (); 0: the most probable graph."""
+        edges, mask = ((scale * part.logit(1e-6)).sigmoid() for part in (self.edges, self.mask))
+        return GraphNoise(edges, mask, self.z)
+
 
 class TransitionGraph(NamedTuple):
     """Log-odds and values of edges and of the intervention mask.
@@ -70,6 +75,8 @@ class GraphNetwork(nn.Module):
         edge_width: features in which an edge network compares two nodes.
         noise: dims of z.
         edge_network: "product" of two linear maps, or "mlp" of each pair with `edge_width` units.
+        discrete: whether graphs without noise are the most probable ones, of edges and masks of 0
+            or 1, instead of the expected ones.
     """
 
     def __init__(
@@ -84,8 +91,10 @@ class GraphNetwork(nn.Module):
         edge_width: int,
         noise: int,
         edge_network: str = "product",
+        discrete: bool = False,
     ) -> None:
         super().__init__()
+        self.discrete = discrete
         self.positions, self.codebooks, self.codes = positions, codebooks, codes
         self.actions, self.noise = actions, noise
         self.code = nn.Parameter(torch.randn(codebooks * codes, width))
@@ -100,6 +109,9 @@ class GraphNetwork(nn.Module):
             self.edge_target = nn.Parameter(torch.randn(shape) / width**0.5)
             self.edge_source = nn.Parameter(torch.randn(shape) / width**0.5)
             self.edge_bias = nn.Parameter(torch.full((actions + 1, 1, 1), INITIAL_LOG_ODDS))
+        self.edge_place = None
+        if discrete:
+            self.edge_place = nn.Parameter(torch.zeros(actions + 1, positions, positions))
         self.mask_action = nn.Parameter(torch.randn(actions, width) / width**0.5)
         self.mask_place = nn.Parameter(torch.zeros(actions, positions))
 
@@ -122,6 +134,16 @@ class GraphNetwork(nn.Module):
             torch.randn(batch, n, self.noise, generator=generator, device=device),
         )
 
+    def median_noise(self, batch: int, device: torch.device) -> GraphNoise:
+        """Return noise under which every edge and mask has its most probable value."""
+        n = self.positions
+        half = torch.full((1, 1, 1), 0.5, device=device)
+        return GraphNoise(
+            half.expand(batch, n, n),
+            half[0].expand(batch, n),
+            torch.zeros(batch, n, self.noise, device=device),
+        )
+
     def graph(
         self,
         nodes: Tensor,
@@ -130,13 +152,15 @@ class GraphNetwork(nn.Module):
         *,
         with_no_action: bool = False,
     ) -> TransitionGraph:
-        """Return a sampled graph, or without `noise` the expected one, of each image and action.
+        """Return a sampled graph, without `noise` the expected (or the most probable) one.
 
         Arguments:
             nodes: (B, n, w).
             action: (B,) numbers, NO_ACTION allowed; None for all A.
             with_no_action: with action=None, also evaluate no action, first; then G = A + 1.
         """
+        if noise is None and self.discrete:
+            noise = self.median_noise(len(nodes), nodes.device)
         if noise is None:
             return self.expected_graph(nodes, action, with_no_action=with_no_action)
         return self.sample_graph(nodes, action, noise, with_no_action=with_no_action)
@@ -201,6 +225,12 @@ class GraphNetwork(nn.Module):
 
     def _edge_scores(self, nodes: Tensor, network: Tensor | None) -> Tensor:
         """Return log-odds before they are bounded, (B, G, n, n)."""
+        scores = self._pair_scores(nodes, network)
+        if self.edge_place is None:
+            return scores
+        return scores + (self.edge_place if network is None else self.edge_place[network][:, None])
+
+    def _pair_scores(self, nodes: Tensor, network: Tensor | None) -> Tensor:
         if self.edge_mlp is not None:
             return self.edge_mlp(nodes, network)
         if network is None:

@@ -1,8 +1,8 @@
 """CT-VAE (Gendron et al. 2023, 3.5): construction and training.
 
 Phases: the codebooks (MCQ-VAE); the transition layer on the codes of all images, in three modes,
-standard (Eq. 6-8), action (Eq. 9) and causal (Eq. 10); the decoder on predicted codes. `queries.py`
-holds what a trained model answers.
+standard (Eq. 6-8), action (Eq. 9) and causal (Eq. 10), and its sparse graphs (`sparsity.py`); the
+decoder on predicted codes. `queries.py` holds what a trained model answers.
 
 Shapes: B pairs, n code positions, A actions, V augmentations. Reduction: sum over codes and edges,
 mean over the batch.
@@ -24,11 +24,12 @@ from torch.nn import functional
 from intervae.data import Batch, Dataset, Split
 from intervae.data.transitions import TransitionSplit
 from intervae.models.batches import in_batches
-from intervae.models.ct_vae.augmentations import Augmentation, all_augmentations
+from intervae.models.ct_vae.augmentations import Augmentation, all_augmentations, in_mirror
 from intervae.models.ct_vae.checks import check_actions, check_pairs, training_notes
 from intervae.models.ct_vae.presets import CT_VAE
 from intervae.models.ct_vae.queries import ActionQueries
 from intervae.models.ct_vae.settings import CTVAESettings
+from intervae.models.ct_vae.sparsity import GraphPrices, graph_phase
 from intervae.models.ct_vae.transition import CausalTransition
 from intervae.models.phases import Phase, Player, Terms
 from intervae.nets.likelihood import negative_log_likelihood
@@ -71,8 +72,12 @@ class CTVAE(ActionQueries):
             prior=settings.edge_prior,
             edge_network=settings.edge_network,
             dependency_form=settings.dependency_form,
+            discrete=settings.sparse_epochs > 0,
+            masked_action=settings.masked_action,
         )
-        mirrored = [actions.index(_in_mirror(name, settings.mirror)) for name in actions]
+        if settings.sparse_epochs:
+            self.prices = GraphPrices(self.positions)
+        mirrored = [actions.index(in_mirror(name, settings.mirror)) for name in actions]
         flags = [augmentation.mirrored for augmentation in self.training_augmentations()]
         self.register_buffer("mirror_action", torch.tensor(mirrored), persistent=False)
         self.register_buffer("is_mirrored", torch.tensor(flags), persistent=False)
@@ -99,7 +104,7 @@ class CTVAE(ActionQueries):
 
     # ---- training phases -------------------------------------------------------------------------
     def phases(self) -> list[Phase]:
-        """Codebooks, marginals, transition layer, decoder on predicted codes, `usual`."""
+        """Codebooks, marginals, transition layer, sparse graphs, decoder, `usual`."""
         settings = self.settings
         transition = Player(
             self.transition_loss,
@@ -131,6 +136,7 @@ class CTVAE(ActionQueries):
         return [
             *super().phases(),
             transitions,
+            *([graph_phase(self, transitions)] if settings.sparse_epochs else []),
             *([pictures] if settings.decoder_epochs else []),
             Phase("usual", prepare=self.measure_usual),
         ]
@@ -168,16 +174,23 @@ class CTVAE(ActionQueries):
         return x.long(), y.long(), action
 
     # ---- losses ----------------------------------------------------------------------------------
-    def transition_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
+    def transition_loss(
+        self,
+        batch: Batch,
+        generator: torch.Generator | None = None,
+        noise_scale: Tensor | None = None,
+    ) -> Terms:
         """Loss of the transition layer in standard, action and causal mode, Eq. 6-15.
 
         In training, the first `causal_share` of the (shuffled) batch is scored in all modes under
-        sampled graphs, the rest in action mode. Otherwise all pairs are scored in all modes under
-        the expected graph.
+        sampled graphs (of noise times `noise_scale`), the rest in action mode. Otherwise all pairs
+        are scored in all modes under the graph of queries.
         """
         settings, layer = self.settings, self.transition
         x, y, action = self._augmented_pairs(batch, generator)
         noise = layer.draw_noise(len(x), generator, x.device) if self.training else None
+        if noise is not None and noise_scale is not None:
+            noise = noise.scaled(noise_scale)
         count = max(1, round(settings.causal_share * len(x))) if self.training else len(x)
         first, rest = slice(0, count), slice(count, None)
         modes = layer.score_modes(
@@ -187,12 +200,14 @@ class CTVAE(ActionQueries):
         # regularisers (b,) of the graphs under no action, and under the true one
         none = [modes.kl[:, 0], modes.norm[:, 0], modes.dependency[:, 0]]
         true = [modes.kl[:, 1], modes.norm[:, 1], modes.dependency[:, 1]]
+        masked = modes.masked[:, 1]
         if count < len(x):
             score = layer.score(
                 x[rest], y[rest], action[rest], None if noise is None else noise.rows(rest)
             )
             likelihood.append(score.log_likelihood[:, 0])
             more = (score.kl, score.norm, score.dependency)
+            masked = torch.cat([masked, score.masked[:, 0]])
             true = [torch.cat([a, b[:, 0]]) for a, b in zip(true, more, strict=True)]
         kl, norm, dependency = ((a.mean() + b.mean()) / 2 for a, b in zip(none, true, strict=True))
         terms = {
@@ -217,7 +232,7 @@ class CTVAE(ActionQueries):
         }
         loss = torch.stack([weights[name] * term for name, term in terms.items()]).sum()
         accuracy = (modes.actions.argmax(1) == action[first]).float().mean()
-        return {"loss": loss, **terms, "action_accuracy": accuracy}
+        return {"loss": loss, **terms, "masks": masked.mean(), "action_accuracy": accuracy}
 
     def picture_loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """-log p(image after), decoded from its predicted codes and from its true ones."""
@@ -268,12 +283,6 @@ class CTVAE(ActionQueries):
         if not bool(self.usual.isfinite().all()):
             return super().logged_states()
         return [{"usual": dict(zip(self.spec.actions, self.usual.tolist(), strict=True))}]
-
-
-def _in_mirror(action: str, factors: tuple[str, ...]) -> str:
-    """Return the action as seen in a mirror, which swaps the two actions of `factors`."""
-    factor, sign = action[:-2], action[-2:]
-    return factor + {"+1": "-1", "-1": "+1"}[sign] if factor in factors else action
 
 
 def _with_pairs(data: Dataset, encode: Callable[[Split], Split]) -> Dataset:

@@ -225,7 +225,7 @@ class ActionQueries(MCQVAE):
         means = [torch.zeros(shape, device=self.device) for shape in ((n, n), (n,), (n,))]
         for chunk in codes.split(QUERY_BATCH):
             numbers = torch.full_like(chunk[:, 0], number)
-            graph = self.transition.expected_graph(self.transition.nodes(chunk), numbers)
+            graph = self.transition.graph(self.transition.nodes(chunk), numbers)
             changes = self.change_probability(chunk, numbers)
             for mean, values in zip(
                 means, (graph.edges[:, 0], graph.mask[:, 0], changes), strict=True

@@ -155,6 +155,27 @@ class CTVAESettings(MCQVAESettings):
         "at-least-one-parent loss: -log P(a parent), or P(no parent)^2 as printed in Eq. 15",
         advanced=True,
     )
+    masked_action: bool = setting(
+        False,
+        "whether an action reaches only the variables whose intervention mask is open",
+        advanced=True,
+    )
+    sparse_epochs: int = setting(
+        0,
+        "epochs that close edges and masks to their shares; queries then use graphs of 0 and 1",
+        advanced=True,
+    )
+    edge_share: float = setting(
+        0.1, "largest mean fraction of open edges after the sparse epochs", advanced=True
+    )
+    mask_share: float | None = setting(
+        None,
+        "largest mean fraction of open masks after them; none: that of the codes that change",
+        advanced=True,
+    )
+    gate_rate: float = setting(
+        0.05, "learning rate of the biases of edges and masks in these epochs", advanced=True
+    )
     transition_epochs: int = setting(40, "epochs of the transition layer")
     transition_batch: int = setting(128, "pairs per step of the transition layer")
     transition_optimiser: Optimiser = setting(
@@ -188,6 +209,11 @@ class CTVAESettings(MCQVAESettings):
         check_minimum(self, attribution_weight=0, standard_weight=0, identity_weight=0)
         check_minimum(self, edge_kl=0, edge_norm=0, dependency=0, graph_samples=0)
         check_minimum(self, transition_batch=1, weight_decay=0, shift=0, decoder_epochs=0)
+        check_minimum(self, sparse_epochs=0)
+        for name in ("edge_share", "mask_share"):
+            share = getattr(self, name)
+            if share is not None and not 0 < share <= 1:
+                raise UsageError(f"{name}={share} must be above 0 and at most 1.")
         if self.width % self.heads:
             raise UsageError(
                 f"width={self.width} is not divisible by heads={self.heads}; "

@@ -36,6 +36,7 @@ class TransitionScore(NamedTuple):
     kl: Tensor  # (B, G) Eq. 11-13
     norm: Tensor  # (B, G) Eq. 14
     dependency: Tensor  # (B, G) Eq. 15
+    masked: Tensor  # (B, G) number of variables that the action intervenes on
 
 
 class ModeScores(NamedTuple):
@@ -48,6 +49,7 @@ class ModeScores(NamedTuple):
     kl: Tensor  # (B, 2) Eq. 11-13, of the graphs under no action and under the true one
     norm: Tensor  # (B, 2) Eq. 14
     dependency: Tensor  # (B, 2) Eq. 15
+    masked: Tensor  # (B, 2) number of variables that the action intervenes on
 
 
 class CausalTransition(GraphNetwork):
@@ -64,6 +66,9 @@ class CausalTransition(GraphNetwork):
         prior: prior probability of an edge.
         edge_network: see `GraphNetwork`.
         dependency_form: "log" or "squared", the form of Eq. 15.
+        discrete: see `GraphNetwork`.
+        masked_action: whether the action reaches only the variables whose mask is open; the others
+            then have the mechanism of no action.
     """
 
     def __init__(
@@ -82,6 +87,8 @@ class CausalTransition(GraphNetwork):
         prior: float = 0.5,
         edge_network: str = "product",
         dependency_form: str = "log",
+        discrete: bool = False,
+        masked_action: bool = False,
     ) -> None:
         super().__init__(
             positions,
@@ -93,7 +100,9 @@ class CausalTransition(GraphNetwork):
             edge_width=edge_width,
             noise=noise,
             edge_network=edge_network,
+            discrete=discrete,
         )
+        self.masked_action = masked_action
         # numbers per pair of nodes that a forward pass holds in memory
         self.pair_numbers = max(heads, edge_width if edge_network == "mlp" else 0)
         self.dependency = dependency_loss if dependency_form == "log" else squared_no_parents
@@ -119,6 +128,7 @@ class CausalTransition(GraphNetwork):
         edges: Tensor,
         action: Tensor | None,
         z: Tensor | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor:
         """Return logits of every code at every position after the action (Eq. 2), (B, G, n, S).
 
@@ -128,14 +138,21 @@ class CausalTransition(GraphNetwork):
             edges: (B, G, n, n), or (n, n) for all.
             action: (B,) numbers, or None for all A.
             z: (B, n, z) noise; None for its mean.
+            mask: (B, G, n) with `masked_action`, the intervention masks.
         """
-        start = self._initial_states()  # (A + 1, n, w)
-        start = start[1:][None] if action is None else start[action + 1][:, None]
-        return self._logits_from(start, codes, nodes, edges, z)
+        states = self._initial_states()
+        start = states[1:][None] if action is None else states[action + 1][:, None]
+        return self._logits_from(self._masked(states, start, mask), codes, nodes, edges, z)
 
     def _initial_states(self) -> Tensor:
         """Return the states of the y_i before they read any x_j, (A + 1, n, w), no action first."""
         return self.begin(self.goal + self.action[:, None])
+
+    def _masked(self, states: Tensor, start: Tensor, mask: Tensor | None) -> Tensor:
+        """Return initial states (B, G, n, w), those of no action where masks (B, G, n) are 0."""
+        if not self.masked_action or mask is None:
+            return start
+        return states[0] + mask[..., None] * (start - states[0])
 
     def _logits_from(
         self, start: Tensor, codes: Tensor, nodes: Tensor, edges: Tensor, z: Tensor | None
@@ -160,9 +177,10 @@ class CausalTransition(GraphNetwork):
     ) -> Tensor:
         """Return the probabilities (B, n, S) of the codes after actions (B,)."""
         nodes = self.nodes(codes)
-        edges = self.graph(nodes, action, noise).edges
+        graph = self.graph(nodes, action, noise)
         z = None if noise is None else noise.z
-        return self.logits(codes, nodes, edges, action, z)[:, 0].float().softmax(2)
+        logits = self.logits(codes, nodes, graph.edges, action, z, graph.mask)
+        return logits[:, 0].float().softmax(2)
 
     # ---- Eq. 6-10: scores of pairs of images -----------------------------------------------------
     def score(
@@ -221,14 +239,14 @@ class CausalTransition(GraphNetwork):
         nodes = self.nodes(codes)
         graph = self.graph(nodes, action, noise)
         z = None if noise is None else noise.z
-        logits = self.logits(codes, nodes, graph.edges, action, z)
-        regularisers = self._regularisers(graph.edge_logits, graph.edges)
+        logits = self.logits(codes, nodes, graph.edges, action, z, graph.mask)
+        regularisers = self._regularisers(graph.edge_logits, graph.edges, graph.mask)
         return joint_log_likelihood(logits, after), *regularisers
 
-    def _regularisers(self, edge_logits: Tensor, edges: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return Eq. 11-13, 14 and 15 of graphs (B, G, n, n), each (B, G)."""
+    def _regularisers(self, edge_logits: Tensor, edges: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        """Return Eq. 11-13, 14 and 15 of graphs, and the number of open masks, each (B, G)."""
         kl = bernoulli_kl(edge_logits, self.prior).sum((2, 3))
-        return kl, edges.sum((2, 3)), self.dependency(edge_logits)
+        return kl, edges.sum((2, 3)), self.dependency(edge_logits), mask.sum(2)
 
     def _modes(
         self, codes: Tensor, after: Tensor, action: Tensor, noise: GraphNoise | None
@@ -237,8 +255,9 @@ class CausalTransition(GraphNetwork):
         graph = self.graph(nodes, None, noise, with_no_action=True)
         # no action, each of the A actions, and no action under the identity graph
         edges = torch.cat([graph.edges, identity.expand(len(codes), 1, -1, -1)], dim=1)
-        start = self._initial_states()
-        start = torch.cat([start, start[:1]])[None]
+        states = self._initial_states()
+        start = self._masked(states, states[None], graph.mask).expand(len(codes), -1, -1, -1)
+        start = torch.cat([start, start[:, :1]], dim=1)
         z = None if noise is None else noise.z
         logits = self._logits_from(start, codes, nodes, edges, z)
         target = torch.stack([codes, *[after] * self.actions, codes], dim=1)  # (B, A + 2, n)
@@ -246,7 +265,9 @@ class CausalTransition(GraphNetwork):
         number = torch.stack([torch.zeros_like(action), action + 1], dim=1)[..., None, None]
         number = number.expand(-1, -1, self.positions, self.positions)  # no action, the true one
         regularisers = self._regularisers(
-            graph.edge_logits.gather(1, number), graph.edges.gather(1, number)
+            graph.edge_logits.gather(1, number),
+            graph.edges.gather(1, number),
+            graph.mask.gather(1, number[..., 0]),
         )
         error = graph.edges[:, 0] - identity
         # equal for values 0 and 1; of probabilities, |error| is the expected squared error
