@@ -73,6 +73,11 @@ SIMULATED = {
         "a rendered room with an object, the six factors of 3D Shapes: a grid of 480,000 images "
         "and counterfactuals",
     ),
+    "spring": (
+        "Spring",
+        "short clips of two sprites joined by a spring: two positions per frame, true graph and "
+        "counterfactuals",
+    ),
     "xray-like": (
         "XRay",
         "rendered chests with an opacity that a binary column causes, or that causes it (CMCL): "

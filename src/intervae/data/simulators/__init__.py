@@ -10,6 +10,7 @@ from intervae.data.simulators.moved_digits import MovedDigits
 from intervae.data.simulators.parabola import Parabola
 from intervae.data.simulators.pendulum import Pendulum
 from intervae.data.simulators.shapes3d import Shapes3d
+from intervae.data.simulators.spring import Spring
 from intervae.data.simulators.xray import XRay
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "Pendulum",
     "Shapes3d",
     "Simulator",
+    "Spring",
     "XRay",
 ]
