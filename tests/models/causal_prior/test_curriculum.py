@@ -305,15 +305,16 @@ def test_trained_model_stores_no_starts(data: Dataset, tmp_path: Path) -> None:
     assert torch.equal(loaded.encode(data.test.images), model.encode(data.test.images))
 
 
-def test_phases_are_positions_alignment_trial_choice_and_prior(data: Dataset) -> None:
+def test_phases_are_positions_alignment_trial_choice_prior_and_unmixing(data: Dataset) -> None:
     assert [phase.name for phase in make(data).phases()] == [
         "positions",
         "alignment",
         "trial",
         "choice",
         "prior",
+        "unmixing",
     ]
-    assert [phase.name for phase in make(data, finalists=1).phases()] == [
+    assert [phase.name for phase in make(data, finalists=1, unmix=False).phases()] == [
         "positions",
         "alignment",
         "prior",
