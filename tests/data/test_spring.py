@@ -97,7 +97,7 @@ def test_each_sprite_is_drawn_at_its_position() -> None:
     assert apart.sum() > 30
     both = SIMULATOR.render(VALUES[apart])
     # where a pixel holds an edge of both, the stone is in front
-    np.testing.assert_allclose(both, coin[apart].astype(int) + stone[apart], atol=8)
+    np.testing.assert_allclose(both, coin[apart].astype(int) + stone[apart], atol=16)
 
 
 def test_extrapolation_and_reload() -> None:

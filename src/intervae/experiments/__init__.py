@@ -10,6 +10,7 @@ from intervae.experiments.betavae import BETA_VAE_METRIC
 from intervae.experiments.causal_prior_motion import CAUSAL_PRIOR_MOTION
 from intervae.experiments.causal_prior_parabola import CAUSAL_PRIOR_PARABOLA
 from intervae.experiments.causal_prior_sprites import CAUSAL_PRIOR_SPRITES
+from intervae.experiments.causal_prior_worlds import WORLDS
 from intervae.experiments.causalvae import DEMO, FLOW, GARDEN, GRAPH, PENDULUM
 from intervae.experiments.causalvae_celeba import CELEBA_GRAPH
 from intervae.experiments.causalvae_table1 import TABLE1
@@ -41,6 +42,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     CTVAE_TABLE1,
     CAUSAL_PRIOR_PARABOLA,
     CAUSAL_PRIOR_MOTION,
+    *WORLDS,
     CAUSAL_PRIOR_SPRITES,
     SACHS,
     CMCL_FIG2,

@@ -70,6 +70,12 @@ class Spring(SpriteClips):
         """(4, 4): rows are x + u, y + v, x - u and y - v, each divided by sqrt(2)."""
         return np.kron(np.array([[1.0, 1.0], [1.0, -1.0]]), np.eye(2)) / np.sqrt(2)
 
+    def laws_of_modes(self) -> np.ndarray:
+        """`coefficients` in the coordinates of `normal_modes`, (2, 4, 4): all diagonal."""
+        modes = self.normal_modes()
+        laws: np.ndarray = (modes @ self.coefficients() @ modes.T).round(12)
+        return laws
+
     def next_state(self, past: Sequence[np.ndarray]) -> np.ndarray:
         two_before, one_before = self.coefficients()
         pull = self.stiffness * self.rest * np.array([-1.0, 0.0, 1.0, 0.0])

@@ -54,7 +54,7 @@ STONE = Sprite(
     RHOMBUS,
     CORE,
     _palette((40, 90, 200), (20, 20, 60), (200, 230, 255)),
-    _palette((120,), (0,), (255,)),
+    _palette((240,), (200,), (40,)),
 )
 SPRITES = (COIN, STONE)
 
