@@ -107,7 +107,7 @@ def law_metrics(model: TemporalModel, data: Dataset) -> Numbers:
     `law_error` is the largest absolute error of these, `law_shd` counts the wrong ones among those
     above SMALL_COEFFICIENT.
     """
-    simulator, window, k = simulator_of(data), model.settings.window, model.settings.latents
+    simulator, k = simulator_of(data), model.settings.latents
     c = len(simulator.coordinates)
     z, positions = latents_and_positions(model, data.train[:REGRESSION_CLIPS], c)
     slopes = np.linalg.lstsq(with_ones(z.reshape(-1, k)), positions.reshape(-1, c), rcond=None)[0]
@@ -131,7 +131,7 @@ def prediction_metrics(model: Model, data: Dataset) -> Numbers:
     """Mean squared pixel errors on test clips, beside three references.
 
     The references are a copy of the last given frame, the background without a sprite, and the
-    reconstruction of the true frame. `_inside` uses only the clips whose sprite stays inside the image.
+    reconstruction of the true frame. `_inside` uses only the clips whose sprites stay inside.
     """
     split, history = data.test, model.settings.window - 1
     background = split.fields["background"]
