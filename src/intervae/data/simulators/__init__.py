@@ -1,6 +1,7 @@
 """Simulators: structural causal models that render images, one file each."""
 
 from intervae.data.simulators.base import Simulator
+from intervae.data.simulators.bowl import Bowl
 from intervae.data.simulators.cross_modal import CrossModal
 from intervae.data.simulators.flow import Flow
 from intervae.data.simulators.garden import Garden
@@ -14,6 +15,7 @@ from intervae.data.simulators.spring import Spring
 from intervae.data.simulators.xray import XRay
 
 __all__ = [
+    "Bowl",
     "CrossModal",
     "Flow",
     "Garden",
