@@ -7,6 +7,7 @@ from typing import Any
 from intervae.experiments.as_printed import AS_PRINTED
 from intervae.experiments.base import Experiment, Job, MetricKey, Numbers, find_experiment
 from intervae.experiments.betavae import BETA_VAE_METRIC
+from intervae.experiments.causal_prior_images import CAUSAL_PRIOR_BOWL, CAUSAL_PRIOR_LEARNED
 from intervae.experiments.causal_prior_motion import CAUSAL_PRIOR_MOTION
 from intervae.experiments.causal_prior_parabola import CAUSAL_PRIOR_PARABOLA
 from intervae.experiments.causal_prior_sprites import CAUSAL_PRIOR_SPRITES
@@ -41,6 +42,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     LVAE_NORB,
     CTVAE_TABLE1,
     CAUSAL_PRIOR_PARABOLA,
+    CAUSAL_PRIOR_BOWL,
+    CAUSAL_PRIOR_LEARNED,
     CAUSAL_PRIOR_MOTION,
     *WORLDS,
     CAUSAL_PRIOR_SPRITES,

@@ -14,7 +14,7 @@ from intervae.experiments.causal_prior_motion import QUICK, SETTINGS, MotionTrai
 
 LEAVING = {"frames": 5, "inside": 3}  # the paper's start; later frames may leave the image
 CONSTANTS = {"intercepts": True}
-SPRING = {"latents": 6, "reconstruction_weight": 30.0}
+SPRING = {"latents": 6, "reconstruction_weight": 60.0}
 SMALL = {"size": 16, "samples": 8000}
 COLUMNS = (
     "position_r2",
@@ -108,7 +108,7 @@ SPRING_WORLD = _experiment(
     "spring",
     {"path": ({}, SPRING)},
     {"size": 20, "samples": 8000},
-    {"epochs": 50, "refit_epochs": 15},
+    {"epochs": 60, "refit_epochs": 15},
     columns=(*COLUMNS[:2], "mode_shd", *COLUMNS[2:3], *COLUMNS[4:]),
 )
 WORLDS = (LEAVING_WORLD, GRAVITY_WORLD, BOUNCE_WORLD, SPRING_WORLD)
