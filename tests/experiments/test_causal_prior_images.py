@@ -30,9 +30,9 @@ TINY: dict[str, Any] = {
 }
 
 
-def with_latents(data: Dataset, latents: torch.Tensor, **settings: Any) -> CausalPriorVAE:
+def with_latents(data: Dataset, z: torch.Tensor, **settings: Any) -> CausalPriorVAE:
     model = CausalPriorVAE(data.spec, **{**TINY, **settings})
-    model.encode = lambda images, labels=None: latents[: len(images), :, None].float()
+    model.encode = lambda images, labels=None: z[: len(images), :, None].float()
     return model
 
 
