@@ -168,9 +168,9 @@ def _jobs(
     options: dict[str, Any], settings: dict[str, Any], epochs: int, first_seed: int, control: bool
 ) -> tuple[ParabolaTraining, ...]:
     """Jobs of the causal prior, the control, and isotropic priors trained for `epochs`."""
-    variants: dict[str, dict[str, Any]] = {"causal prior": {}}
+    variants: dict[str, dict[str, Any]] = {"causal prior": {"unmix": True}}
     if control:
-        variants["isotropic after alignment"] = {"isotropic": True}
+        variants["isotropic after alignment"] = {"unmix": True, "isotropic": True}
     variants |= {
         f"isotropic, beta {beta:g}": {"edges": (), "beta": beta, "epochs": epochs}
         for beta in (1.0, 4.0)

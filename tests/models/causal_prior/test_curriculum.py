@@ -306,7 +306,7 @@ def test_trained_model_stores_no_starts(data: Dataset, tmp_path: Path) -> None:
 
 
 def test_phases_are_positions_alignment_trial_choice_prior_and_unmixing(data: Dataset) -> None:
-    assert [phase.name for phase in make(data).phases()] == [
+    assert [phase.name for phase in make(data, unmix=True).phases()] == [
         "positions",
         "alignment",
         "trial",
@@ -314,9 +314,9 @@ def test_phases_are_positions_alignment_trial_choice_prior_and_unmixing(data: Da
         "prior",
         "unmixing",
     ]
-    assert [phase.name for phase in make(data, finalists=1, unmix=False).phases()] == [
+    assert [phase.name for phase in make(data, finalists=1).phases()] == [
         "positions",
         "alignment",
         "prior",
     ]
-    assert [phase.name for phase in make(data, curriculum=False).phases()] == ["prior"]
+    assert [phase.name for phase in make(data, curriculum=False, unmix=True).phases()] == ["prior"]

@@ -68,9 +68,9 @@ class CausalPriorVAESettings:
     trial_epochs: int = setting(6, "epochs of the trial phase", advanced=True)
     epochs: int = setting(24, "epochs of the last phase, with the SEM prior")
     unmix: bool = setting(
-        True,
+        False,
         "noises of latents without effects rotated to independent ones after a training with the "
-        "curriculum; the paper has false",
+        "curriculum",
         advanced=True,
     )
     batch_size: int = setting(100, "images per step")
