@@ -91,11 +91,11 @@ def intervention_rows(model: Model, data: Dataset) -> list[figures.ClipRow]:
 def extrapolation_rows(model: Model, data: Dataset) -> tuple[list[figures.ClipRow], list[str]]:
     """Given and predicted frames above the simulator's, and the heads of the columns.
 
-    For the first test clips whose sprite stays inside the image.
+    For the first test clips whose sprites stay inside the image, if there are any.
     """
     history = model.settings.window - 1
     truth, inside = simulated_future(data, data.test, history)
-    numbers = np.flatnonzero(inside)[:CLIPS]
+    numbers = np.argsort(~inside.numpy(), kind="stable")[:CLIPS]
     split = data.test[numbers]
     history_frames = split.images[:, :history].float() / 255
     predicted = model.extrapolate(

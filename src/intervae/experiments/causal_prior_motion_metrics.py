@@ -156,7 +156,8 @@ def prediction_metrics(model: Model, data: Dataset) -> Numbers:
         numbers[name] = float(errors.mean())
         for step in range(STEPS):
             numbers[MetricKey(name, f"step {step + 1}")] = float(errors[:, step].mean())
-        numbers[f"{name}_inside"] = float(errors[inside].mean())
+        if inside.any():
+            numbers[f"{name}_inside"] = float(errors[inside].mean())
     numbers["accuracy"] = accuracy(reconstruction, numbers["prediction_mse"], model.settings.window)
     return numbers
 
