@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import scipy
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from intervae.causal.sem.linearised import identity_like
@@ -68,7 +68,7 @@ def independent_rotation(means: Tensor, draws: Tensor, seed: int) -> Tensor:
         left, _, right = torch.linalg.svd(best / best.norm(dim=1, keepdim=True))
         directions = left @ right @ active.T  # the nearest orthogonal ones
     rotation = torch.cat([directions, rest.T])
-    order = linear_sum_assignment(-rotation.abs().T.numpy())[1]
+    order = scipy.optimize.linear_sum_assignment(-rotation.abs().T.numpy())[1]
     rotation = rotation[torch.from_numpy(order)]
     return rotation * torch.where(rotation.diagonal() < 0, -1.0, 1.0)[:, None]
 
