@@ -288,7 +288,7 @@ def test_errors_of_motion_for_invalid_input():
         SIMULATOR.render(VALUES, NOISES[:3])
     with pytest.raises(
         DataError,
-        match=r"positions must be \(N, 2 k\), x and y of k frames.*not shape \(200, 3\)",
+        match=r"positions must be \(N, 2 k\), x, y of k frames.*not shape \(200, 3\)",
     ):
         SIMULATOR.extrapolate(VALUES[:, :3], None, 2)
     with pytest.raises(UsageError, match="steps=0 must be a whole number"):

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from intervae.data import Dataset
-from intervae.data.simulators import Motion
+from intervae.data.simulators import Motion, Spring
 from intervae.experiments import run_experiment
 from intervae.experiments.base import MetricKey
 from intervae.experiments.causal_prior_motion import CAUSAL_PRIOR_MOTION
@@ -21,6 +21,7 @@ from intervae.experiments.causal_prior_motion_figures import MAP_SIZE, responses
 from intervae.experiments.causal_prior_motion_metrics import (
     PENALTIES,
     graph_metrics,
+    law_metrics,
     path_metrics,
     position_metrics,
     prediction_metrics,
@@ -56,18 +57,19 @@ def model_of(data: Dataset, weights: dict[tuple[int, int], float]) -> TemporalCa
 
 
 # constant velocity; latents 3 and 1 are the coordinates
+LAWS = Motion().coefficients()
 STEADY = {(3, 11): -0.98, (7, 11): 2.0, (1, 9): -1.0, (5, 9): 2.08}
 
 
 def test_graph_metrics_do_not_depend_on_the_order_of_latents(
     data: Dataset,
 ) -> None:
-    numbers = graph_metrics(model_of(data, STEADY))
+    numbers = graph_metrics(model_of(data, STEADY), LAWS)
     assert (numbers["shd"], numbers["edges"]) == (0.0, 4.0)
     assert numbers["coefficient_error"] == pytest.approx(0.04, abs=1e-6)
-    assert graph_metrics(model_of(data, {**STEADY, (0, 4): 0.5}))["shd"] == 1.0
+    assert graph_metrics(model_of(data, {**STEADY, (0, 4): 0.5}), LAWS)["shd"] == 1.0
     three = graph_metrics(
-        model_of(data, {edge: weight for edge, weight in STEADY.items() if edge != (3, 11)})
+        model_of(data, {edge: weight for edge, weight in STEADY.items() if edge != (3, 11)}), LAWS
     )
     # the coefficient of a missing edge is 0
     assert (three["shd"], three["coefficient_error"]) == (1.0, 1.0)
@@ -93,6 +95,61 @@ def test_positions_are_regressed_on_all_latents_and_on_those_with_edges(
     assert numbers[MetricKey("position_r2", "x")] == pytest.approx(1.0, abs=1e-6)
     # x + 2 y alone explains 1/5 of x and 4/5 of y
     assert 0.2 < numbers["position_r2_coupled"] < 0.8
+
+
+def encode_mixed_positions(
+    data: Dataset, mixing: np.ndarray, monkeypatch: pytest.MonkeyPatch, model: Any
+) -> None:
+    """Let the model's latents be `mixing` (c, k) of the centred positions of each frame."""
+    c, k = mixing.shape
+
+    def encode(images: torch.Tensor, **_: Any) -> torch.Tensor:
+        split = next(s for s in (data.train, data.test) if len(s) == len(images))
+        positions = split.labels.double().numpy()[:, : 3 * c].reshape(-1, 3, c)
+        centre = positions.mean((0, 1))
+        latents = ((positions - centre) @ mixing).reshape(len(images), 3 * k)
+        return torch.cat([torch.from_numpy(latents), torch.zeros(len(images), 2)], 1)[..., None]
+
+    monkeypatch.setattr(model, "encode", encode)
+
+
+def test_law_is_read_from_any_mixture_of_the_positions(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of(data, STEADY)
+    with torch.no_grad():
+        model.sem.weights[(3, 11)], model.sem.weights[(5, 9)] = -1.0, 2.0
+    mixing = np.array([[0.0, 0.6, 0.0, 0.8], [0.0, -0.8, 0.0, 0.6]])  # a rotation
+    encode_mixed_positions(data, mixing, monkeypatch, model)
+    numbers = law_metrics(model, data)
+    assert numbers == pytest.approx({"law_error": 0.0, "law_shd": 0.0}, abs=1e-3)
+    with torch.no_grad():
+        model.sem.weights[(5, 9)] = 1.0  # of one direction: a quarter of it in x, the rest mixed
+    numbers = law_metrics(model, data)
+    assert numbers["law_error"] == pytest.approx(0.64, abs=1e-3)
+    assert numbers["law_shd"] == 2.0
+
+
+def test_modes_of_the_spring_are_its_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of the normal modes: no edge between them, the law of the positions is exact."""
+    simulator = Spring(size=20, backgrounds=3)
+    data = simulator.dataset(samples=80)
+    model = TemporalCausalPriorVAE(data.spec, **TINY, latents=6)
+    assert set(responses(model, data)) == {"x, y", "u, v"}
+    laws = simulator.laws_of_modes()
+    with torch.no_grad():
+        model.is_fixed.fill_(1.0)
+        for i in range(4):
+            for lag, start in ((0, 0), (1, 6)):
+                model.fixed[start + i, 12 + i] = 1.0
+                model.sem.weights[start + i, 12 + i] = float(laws[lag, i, i])
+    mixing = np.zeros((4, 6))
+    mixing[:, :4] = simulator.normal_modes().T
+    encode_mixed_positions(data, mixing, monkeypatch, model)
+    assert law_metrics(model, data) == pytest.approx({"law_error": 0, "law_shd": 0}, abs=1e-4)
+    assert graph_metrics(model, laws)["shd"] == 0
+    assert graph_metrics(model, laws)["coefficient_error"] < 1e-6
+    assert graph_metrics(model, simulator.coefficients())["shd"] == 4  # edges between sprites
 
 
 def test_prediction_errors_have_a_copy_and_the_truth_as_references(
@@ -174,7 +231,7 @@ def test_path_metrics_use_the_graph_of_each_penalty(data: Dataset) -> None:
 
 
 def test_response_maps_have_a_value_for_every_position(data: Dataset) -> None:
-    maps = responses(model_of(data, STEADY), data)
+    maps = responses(model_of(data, STEADY), data)[""]
     assert maps.shape == (4, MAP_SIZE, MAP_SIZE)
     assert np.isfinite(maps).all()
 

@@ -12,12 +12,18 @@ import torch
 from intervae.data import Dataset
 from intervae.data.simulators import Parabola
 from intervae.experiments import EXPERIMENTS, run_experiment
-from intervae.experiments.base import find_experiment
+from intervae.experiments.base import MetricKey, find_experiment
 from intervae.experiments.causal_prior_parabola import (
-    distance_metrics,
+    MAP_SIZE,
     draw_figures,
     figure_arrays,
+    metrics_before_unmixing,
+)
+from intervae.experiments.causal_prior_parabola_metrics import (
+    distance_metrics,
+    figure_metrics,
     latent_order,
+    noise_metrics,
     parabola_prior,
     position_metrics,
 )
@@ -73,6 +79,41 @@ def test_other_r2_detects_another_latent_with_the_position(data: Dataset) -> Non
     assert numbers["other_r2"] == pytest.approx(1.0)
 
 
+def test_noise_metrics_of_perfect_latents(data: Dataset) -> None:
+    numbers = noise_metrics(model_with_positions(data, (0, 1)), data, [0, 1, 2, 3, 4])
+    assert numbers["noise_r2"] == pytest.approx(1.0, abs=1e-6)
+    assert numbers["noise_scale_r2"] < 0.1
+
+
+def test_figure_metrics_compare_maps_and_the_brightness_of_a_traversal() -> None:
+    maps = np.full((5, 4, 4), np.nan)
+    maps[:, :2] = np.arange(8).reshape(2, 4) * np.array([2, 1, 0, 0, 0.5])[:, None, None]
+    traversals = np.full((5, 9, 1, 8, 8), 100, np.uint8)
+    traversals[1, 8] = 30
+    traversals[2, 0] = 0  # not of n1
+    numbers = figure_metrics({"responses": maps, "traversals": traversals})
+    assert numbers == pytest.approx({"other_response": 0.25, "brightness": 0.3})
+
+
+def test_maps_have_the_positions_of_the_data_and_unmixing_is_compared(data: Dataset) -> None:
+    model = CausalPriorVAE(data.spec, **SETTINGS)
+    maps = figure_arrays(model, data, [0, 1, 2, 3, 4])["responses"]
+    known = np.isfinite(maps[0])
+    assert known.sum(0).max() == 11  # 0.5 high of 1.5 in steps of 0.05
+    assert known[-6, MAP_SIZE // 2]  # y = 0 below x = 0
+    assert not known[0, MAP_SIZE // 2]
+    at = torch.tensor([1, 3])
+    model.rotation[at[:, None], at] = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
+    order = [0, 1, 2, 3, 4]
+    before = metrics_before_unmixing(model, data, order)
+    turned = noise_metrics(model, data, order)
+    model.rotation.copy_(torch.eye(5))
+    plain = noise_metrics(model, data, order)
+    assert (
+        before[MetricKey("noise_r2", "before unmixing")] == plain["noise_r2"] != turned["noise_r2"]
+    )
+
+
 def test_latents_of_an_isotropic_prior_are_ordered_by_the_parabola(data: Dataset) -> None:
     assert latent_order(model_with_positions(data, (3, 1), edges=()), data, 0)[:2] == [3, 1]
     assert latent_order(model_with_positions(data, (3, 1)), data, 0) == [0, 1, 2, 3, 4]
@@ -123,7 +164,7 @@ def test_quick_form_learns_positions_and_isotropic_priors_do_not(tmp_path: Path)
         experiment, quick=True, runs=tmp_path / "runs", results=tmp_path / "results", device="cpu"
     )["rows"]
     means = {(row["variant"], row["metric"]): row["mean"] for row in rows}
-    assert min(means["causal prior", "r2_x"], means["causal prior", "r2_y"]) > 0.85
+    assert min(means["causal prior", "r2_x"], means["causal prior", "r2_y"]) > 0.8
     assert means["causal prior", "other_r2"] < 0.2
     for beta in (1, 4):
         assert (

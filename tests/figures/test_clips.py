@@ -83,7 +83,12 @@ def test_response_maps_are_blue_below_and_red_above_on_one_scale(tmp_path, svg):
     assert strong[4, -1, 0] > strong[4, -1, 2] + 50  # red
     assert weak[0, 4].sum() > strong[4, 0].sum() + 100  # paler
     assert (flat == 255).all()
-    with pytest.raises(DataError, match=r"the maps of 'model' must be finite and \(2"):
+    maps[:, :2] = np.nan  # positions without data
+    response_maps(tmp_path / "n.svg", {"model": maps}, ["z_0", "z_1", "z_2"])
+    strong = svg(tmp_path / "n.svg")[2][0].astype(int)
+    assert (strong[0] == 204).all()
+    assert strong[4, 0, 2] > strong[4, 0, 0] + 50
+    with pytest.raises(DataError, match=r"the maps of 'model' must be finite or NaN and \(2"):
         response_maps(tmp_path / "r.svg", {"model": maps}, ["z_0", "z_1"])
 
 

@@ -53,6 +53,11 @@ SIMULATED = {
         "a cloud before the sun, a poplar and a balloon before a brick wall: 5 variables, "
         "occlusion, texture, true graph and counterfactuals",
     ),
+    "bowl": (
+        "Bowl",
+        "white discs that grow with the square of their distance from the middle: 3 variables, "
+        "true graph and counterfactuals",
+    ),
     "cross-modal": (
         "CrossModal",
         "images of latents that cause, or are caused by, table columns (CMCL): true graph and "
@@ -72,6 +77,11 @@ SIMULATED = {
         "Shapes3d",
         "a rendered room with an object, the six factors of 3D Shapes: a grid of 480,000 images "
         "and counterfactuals",
+    ),
+    "spring": (
+        "Spring",
+        "short clips of two sprites joined by a spring: two positions per frame, true graph and "
+        "counterfactuals",
     ),
     "xray-like": (
         "XRay",

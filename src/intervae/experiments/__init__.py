@@ -9,9 +9,11 @@ from intervae.experiments.base import Experiment, Job, MetricKey, Numbers, find_
 from intervae.experiments.betavae import BETA_VAE_METRIC
 from intervae.experiments.betavae_protocol import BETA_VAE_PROTOCOL
 from intervae.experiments.betavae_sweep import BETA_VAE_SWEEP
+from intervae.experiments.causal_prior_images import CAUSAL_PRIOR_BOWL, CAUSAL_PRIOR_LEARNED
 from intervae.experiments.causal_prior_motion import CAUSAL_PRIOR_MOTION
 from intervae.experiments.causal_prior_parabola import CAUSAL_PRIOR_PARABOLA
 from intervae.experiments.causal_prior_sprites import CAUSAL_PRIOR_SPRITES
+from intervae.experiments.causal_prior_worlds import WORLDS
 from intervae.experiments.causalvae import DEMO, FLOW, GARDEN, GRAPH, PENDULUM
 from intervae.experiments.causalvae_celeba import CELEBA_GRAPH
 from intervae.experiments.causalvae_table1 import TABLE1
@@ -48,7 +50,10 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     CTVAE_FIG4,
     CTVAE_MASKS,
     CAUSAL_PRIOR_PARABOLA,
+    CAUSAL_PRIOR_BOWL,
+    CAUSAL_PRIOR_LEARNED,
     CAUSAL_PRIOR_MOTION,
+    *WORLDS,
     CAUSAL_PRIOR_SPRITES,
     SACHS,
     CMCL_FIG2,

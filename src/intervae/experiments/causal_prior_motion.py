@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from intervae import figures
+from intervae.data.simulators import Spring
 from intervae.experiments.base import Experiment, Numbers
 from intervae.experiments.causal_prior_motion_figures import draw_figures
 from intervae.experiments.causal_prior_motion_metrics import (
     graph_metrics,
+    law_metrics,
     path_metrics,
     position_metrics,
     prediction_metrics,
+    simulator_of,
 )
 from intervae.experiments.jobs import Train
 
@@ -37,9 +40,13 @@ class MotionTraining(Train):
         numbers = {
             "train_seconds": seconds,
             **position_metrics(model, data),
-            **graph_metrics(model),
+            **graph_metrics(model, simulator_of(data).coefficients()),
+            **law_metrics(model, data),
             **prediction_metrics(model, data),
         }
+        if isinstance(data.simulator, Spring):
+            modes = graph_metrics(model, data.simulator.laws_of_modes())
+            numbers |= {"mode_shd": modes["shd"]}
         if model.settings.selection == "path":
             path = model.sparsity_path(data, seed + self.first_seed)
             numbers |= path_metrics(path, model, data)
@@ -47,7 +54,7 @@ class MotionTraining(Train):
         return numbers
 
 
-_SETTINGS: dict[str, Any] = {
+SETTINGS: dict[str, Any] = {
     "background": "given",
     "widths": (256, 256),
     "epochs": 120,
@@ -55,8 +62,8 @@ _SETTINGS: dict[str, Any] = {
     "learning_rate": 3e-3,
     "schedule": "cosine",
 }
-_QUICK: dict[str, Any] = {
-    **_SETTINGS,
+QUICK: dict[str, Any] = {
+    **SETTINGS,
     "widths": (128, 128),
     "epochs": 30,
     "refit_epochs": 10,
@@ -84,7 +91,7 @@ CAUSAL_PRIOR_MOTION = Experiment(
             "motion",
             "temporal-causal-prior-vae",
             {},
-            _SETTINGS,
+            SETTINGS,
             "path",
             _PAPER,
             paper_differs=_PAPER_DIFFERS,
@@ -94,7 +101,7 @@ CAUSAL_PRIOR_MOTION = Experiment(
                 "motion",
                 "temporal-causal-prior-vae",
                 {},
-                {**_SETTINGS, "selection": "gumbel", "sparsity": penalty},
+                {**SETTINGS, "selection": "gumbel", "sparsity": penalty},
                 f"masks {penalty:g}",
                 seeds=3,
             )
@@ -107,7 +114,10 @@ CAUSAL_PRIOR_MOTION = Experiment(
         "position_r2_coupled",
         "extrapolation_mse",
         "copy_mse",
+        "empty_mse",
         "truth_mse",
+        "law_error",
+        "law_shd",
         "extrapolation_mse_inside",
         "copy_mse_inside",
         "truth_mse_inside",
@@ -140,7 +150,7 @@ CAUSAL_PRIOR_MOTION = Experiment(
             "motion",
             "temporal-causal-prior-vae",
             {"size": 16, "samples": 8000},
-            _QUICK,
+            QUICK,
             "path",
             _PAPER,
             first_seed=0,

@@ -1,4 +1,4 @@
-"""Figures 4 to 7 of the causal-prior VAE on `motion`: graph, responses, do(), extrapolation."""
+"""Figures 4 to 7 of the causal-prior VAE on clips of sprites: graph, responses, do(), steps."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from intervae import figures
 from intervae.causal.graph import CausalGraph
 from intervae.data import Dataset
-from intervae.data.simulators.motion import Motion
 from intervae.experiments.causal_prior_motion_metrics import (
     STEPS,
     TemporalModel,
     latents_and_positions,
     simulated_future,
+    simulator_of,
 )
 from intervae.models.base import Model
 
@@ -31,9 +31,9 @@ def draw_figures(model: Model, data: Dataset, folder: Path) -> None:
     figures.draw_graph(folder / "graph.png", CausalGraph(names, weights))
     figures.response_maps(
         folder / "responses.png",
-        {"": responses(model, data)},
+        responses(model, data),
         [f"z_{i}" for i in range(model.settings.latents)],
-        note="mean over backgrounds of each latent, the sprite at every position",
+        note="mean over backgrounds of each latent, a sprite at every position",
     )
     figures.clip_interventions(
         folder / "interventions.png", intervention_rows(model, data), groups=model.settings.window
@@ -42,21 +42,29 @@ def draw_figures(model: Model, data: Dataset, folder: Path) -> None:
     figures.clip_rows(folder / "extrapolation.png", rows, heads=heads, pairs=2)
 
 
-def responses(model: TemporalModel, data: Dataset) -> np.ndarray:
-    """(k, MAP_SIZE, MAP_SIZE): mean over backgrounds of each latent, for every sprite position."""
-    simulator, k = data.simulator, model.settings.latents
-    assert isinstance(simulator, Motion)
+def responses(model: TemporalModel, data: Dataset) -> dict[str, np.ndarray]:
+    """(k, MAP_SIZE, MAP_SIZE): mean over backgrounds of each latent, for every sprite position.
+
+    One entry for each sprite; another one stays in the middle of its start.
+    """
+    simulator, k = simulator_of(data), model.settings.latents
+    names = simulator.coordinates
     axis = np.linspace(*simulator.walls, MAP_SIZE)
     y, x = (grid.ravel() for grid in np.meshgrid(axis, axis, indexing="ij"))
-    positions = np.tile(np.stack([x, y], axis=1), (1, simulator.frames))
-    maps = []
-    for number in range(min(BACKGROUNDS, simulator.backgrounds)):
-        noises = np.zeros((len(positions), len(simulator.exogenous_names)))
-        noises[:, -1] = number
-        clips = torch.from_numpy(simulator.render(positions, noises))
-        latents = model.encode(clips, background=torch.from_numpy(simulator.background(noises)))
-        maps.append(latents[:, :k, 0].cpu().numpy())
-    return np.mean(maps, axis=0).T.reshape(k, MAP_SIZE, MAP_SIZE)
+    by_sprite = {}
+    for first in range(0, len(names), 2):
+        state = np.tile([np.mean(simulator.ranges[name]) for name in names], (len(x), 1))
+        state[:, first], state[:, first + 1] = x, y
+        positions, maps = np.tile(state, (1, simulator.frames)), []
+        for number in range(min(BACKGROUNDS, simulator.backgrounds)):
+            noises = np.zeros((len(positions), len(simulator.exogenous_names)))
+            noises[:, -1] = number
+            clips = torch.from_numpy(simulator.render(positions, noises))
+            latents = model.encode(clips, background=torch.from_numpy(simulator.background(noises)))
+            maps.append(latents[:, :k, 0].cpu().numpy())
+        label = "" if len(names) == 2 else f"{names[first]}, {names[first + 1]}"
+        by_sprite[label] = np.mean(maps, axis=0).T.reshape(k, MAP_SIZE, MAP_SIZE)
+    return by_sprite
 
 
 def intervention_rows(model: Model, data: Dataset) -> list[figures.ClipRow]:
@@ -83,11 +91,11 @@ def intervention_rows(model: Model, data: Dataset) -> list[figures.ClipRow]:
 def extrapolation_rows(model: Model, data: Dataset) -> tuple[list[figures.ClipRow], list[str]]:
     """Given and predicted frames above the simulator's, and the heads of the columns.
 
-    For the first test clips whose sprite stays inside the image.
+    For the first test clips whose sprites stay inside the image, if there are any.
     """
     history = model.settings.window - 1
     truth, inside = simulated_future(data, data.test, history)
-    numbers = np.flatnonzero(inside)[:CLIPS]
+    numbers = np.argsort(~inside.numpy(), kind="stable")[:CLIPS]
     split = data.test[numbers]
     history_frames = split.images[:, :history].float() / 255
     predicted = model.extrapolate(

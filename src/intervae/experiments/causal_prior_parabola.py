@@ -5,9 +5,9 @@ Beside isotropic priors and a control.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,24 @@ import numpy as np
 import torch
 
 from intervae import figures
-from intervae.causal.sem.equations import SEM
 from intervae.data import Dataset
-from intervae.data.simulators.parabola import Parabola
-from intervae.experiments.base import Experiment, Numbers
+from intervae.data.simulators.parabola import LARGEST_NOISE, Parabola
+from intervae.experiments.base import Experiment, MetricKey, Numbers
+from intervae.experiments.causal_prior_parabola_metrics import (
+    STEPS,
+    distance_metrics,
+    figure_metrics,
+    latent_order,
+    noise_metrics,
+    position_metrics,
+)
 from intervae.experiments.jobs import Train
-from intervae.metrics.energy_distance import energy_distance
 from intervae.models.base import Model
-from intervae.models.causal_prior.settings import CausalPriorVAESettings, allowed_edges
 
-ACTIVE_VARIANCE = 0.01  # minimum variance of the posterior means of an active latent
-DRAWS = 4000  # draws of a prior for energy distances
 MAP_SIZE = 31  # positions along each axis of a response map
 MAP_SCALES, MAP_ROTATIONS = 3, 8  # scales and rotations that a response map averages over
 POINTS = 2000  # points of a scatter plot
-STEPS, REACH = 9, 2.0  # images of a traversal, and its range in standard deviations
+REACH = 2.0  # range of a traversal, in standard deviations
 ARRAYS = "figures/arrays.npz"
 
 
@@ -51,91 +54,41 @@ class ParabolaTraining(Train):
         model, seconds = self.train(data, seed + self.first_seed, device, folder)
         model = model.to("cpu")
         order = latent_order(model, data, seed)
+        arrays = figure_arrays(model, data, order)
         numbers = {
             "train_seconds": seconds,
             **position_metrics(model, data, order),
             **distance_metrics(model, data, order, seed),
+            **noise_metrics(model, data, order),
+            **figure_metrics(arrays),
         }
+        if model.settings.unmix and model.has_curriculum:
+            numbers |= metrics_before_unmixing(model, data, order)
         (folder / ARRAYS).parent.mkdir(parents=True, exist_ok=True)
-        arrays: dict[str, Any] = figure_arrays(model, data, order)
-        np.savez_compressed(folder / ARRAYS, **arrays)
+        stored: dict[str, Any] = {**arrays}
+        np.savez_compressed(folder / ARRAYS, **stored)
         return numbers
 
 
-# ---- numbers -----------------------------------------------------------------------------------
-def parabola_prior(model: Model) -> SEM:
-    """The SEM z1 = z0^2 + n1 over the latents of the model; the reference for all models."""
-    defaults = CausalPriorVAESettings(latents=model.settings.latents)
-    scales = [*defaults.scales, *[1.0] * defaults.latents][: defaults.latents]
-    return SEM(
-        allowed_edges(defaults.edges, model.latent_names),
-        form=defaults.form,
-        scales=scales,
-        learn_scales=False,
-        learn_edges=False,
-    )
-
-
-def latent_order(model: Model, data: Dataset, seed: int) -> list[int]:
-    """Indices of the latents in the roles of z0 and z1, then of the others.
-
-    For a prior with edges their own order. For an isotropic prior the order in which encoded
-    training images are closest to draws of the SEM.
-    """
-    d = model.settings.latents
-    if model.settings.edges:
-        return list(range(d))
-    generator = torch.Generator().manual_seed(seed)
-    rows = torch.randperm(len(data.train), generator=generator)[:1000]
-    encoded = model.draw_posterior(data.train.images[rows], seed).numpy()
-    draws = parabola_prior(model).sample(1000, torch.Generator().manual_seed(seed)).numpy()
-    orders = [
-        [i, j, *(k for k in range(d) if k not in (i, j))] for i, j in permutations(range(d), 2)
-    ]
-    return min(orders, key=lambda order: energy_distance(encoded[:, order], draws).value)
-
-
-def position_metrics(model: Model, data: Dataset, order: list[int]) -> Numbers:
-    """R^2 of x and y with z0 and z1, from all latents, and of other active latents on (x, y)."""
-    z = model.encode(data.test.images)[:, order, 0].numpy().astype(np.float64)
-    position = data.test.labels.numpy()[:, :2].astype(np.float64)
-    active = z.var(0) > ACTIVE_VARIANCE
-    other_r2 = [explained(position, z[:, i]) for i in range(2, z.shape[1]) if active[i]]
-    images = model.reconstruct(data.test.images)
-    return {
-        "r2_x": float(np.corrcoef(z[:, 0], position[:, 0])[0, 1] ** 2) if active[0] else 0.0,
-        "r2_y": float(np.corrcoef(z[:, 1], position[:, 1])[0, 1] ** 2) if active[1] else 0.0,
-        "r2_x_from_all": explained(z, position[:, 0]),
-        "r2_y_from_all": explained(z, position[:, 1]),
-        "other_r2": max(other_r2, default=0.0),
-        "active_units": float(active.sum()),
-        "correlation_z1_z0_squared": float(np.corrcoef(z[:, 1], z[:, 0] ** 2)[0, 1]),
-        "reconstruction_mse": float((images - data.test.images.float() / 255).square().mean()),
+def metrics_before_unmixing(model: Model, data: Dataset, order: list[int]) -> Numbers:
+    """The metrics that the rotation of the noises changes, without it; parts `before unmixing`."""
+    plain = copy.deepcopy(model)
+    plain.rotation.copy_(torch.eye(len(plain.rotation)))
+    numbers = {
+        **position_metrics(plain, data, order),
+        **noise_metrics(plain, data, order),
+        **figure_metrics(figure_arrays(plain, data, order)),
     }
-
-
-def explained(inputs: np.ndarray, target: np.ndarray) -> float:
-    """R^2 of the linear regression of `target` (N,) on `inputs` (N, n)."""
-    design = np.pad(inputs, ((0, 0), (0, 1)), constant_values=1.0)
-    residual = target - design @ np.linalg.lstsq(design, target, rcond=None)[0]
-    return float(1 - residual.var() / target.var())
-
-
-def distance_metrics(model: Model, data: Dataset, order: list[int], seed: int) -> Numbers:
-    """Energy distances of posterior draws of test images from the SEM and the model's prior."""
-    encoded = model.draw_posterior(data.test.images, seed).numpy()
-    generator = torch.Generator().manual_seed(seed)
-    reference = parabola_prior(model).sample(DRAWS, generator).numpy()
-    prior = model.draw_latents(DRAWS, generator).numpy()
-    return {
-        "energy_distance": energy_distance(encoded[:, order], reference, seed=seed).value,
-        "own_energy_distance": energy_distance(encoded, prior, seed=seed).value,
-    }
+    shown = ("r2_y", "noise_r2", "noise_scale_r2", "other_response", "brightness")
+    return {MetricKey(name, "before unmixing"): numbers[name] for name in shown}
 
 
 # ---- figures -----------------------------------------------------------------------------------
 def figure_arrays(model: Model, data: Dataset, order: list[int]) -> dict[str, np.ndarray]:
-    """Arrays of Figs. 1 to 3: two latents and their prior, response maps, traversals of noises."""
+    """Arrays of Figs. 1 to 3: two latents and their prior, response maps, traversals of noises.
+
+    The maps are NaN at positions that the data does not have.
+    """
     rows = torch.randperm(len(data.test), generator=torch.Generator().manual_seed(0))[:POINTS]
     encoded = model.draw_posterior(data.test.images[rows], 0).numpy()[:, order[:2]]
     simulator, d = data.simulator, model.settings.latents
@@ -150,6 +103,8 @@ def figure_arrays(model: Model, data: Dataset, order: list[int]) -> dict[str, np
             responses.append(
                 model.encode(images)[:, order, 0].numpy().T.reshape(d, MAP_SIZE, MAP_SIZE)
             )
+    maps = np.mean(responses, axis=0).astype(np.float32)
+    maps[:, (np.abs(y - x**2) > LARGEST_NOISE + 1e-9).reshape(MAP_SIZE, MAP_SIZE)] = np.nan
     noises = torch.zeros(d * STEPS, d)
     for k, i in enumerate(order):
         noises[k * STEPS : (k + 1) * STEPS, i] = (
@@ -161,7 +116,7 @@ def figure_arrays(model: Model, data: Dataset, order: list[int]) -> dict[str, np
         "prior": model.draw_latents(POINTS, torch.Generator().manual_seed(0))
         .numpy()[:, order[:2]]
         .astype(np.float32),
-        "responses": np.mean(responses, axis=0).astype(np.float32),
+        "responses": maps,
         "traversals": (traversals * 255)
         .round()
         .byte()
@@ -188,10 +143,7 @@ def draw_figures(folders: Mapping[str, Path], stem: Path) -> None:
         title="Prior and encoded images",
     )
     maps = {label: stored["responses"] for label, stored in arrays.items()}
-    note = (
-        "mean of each latent over scales and rotations, an oval at every position; "
-        "the data is along a parabola"
-    )
+    note = "mean of each latent over scales and rotations, an oval at every position of the data"
     figures.response_maps(
         stem.with_name(f"{stem.name}-responses.png"),
         maps,
@@ -216,9 +168,9 @@ def _jobs(
     options: dict[str, Any], settings: dict[str, Any], epochs: int, first_seed: int, control: bool
 ) -> tuple[ParabolaTraining, ...]:
     """Jobs of the causal prior, the control, and isotropic priors trained for `epochs`."""
-    variants: dict[str, dict[str, Any]] = {"causal prior": {}}
+    variants: dict[str, dict[str, Any]] = {"causal prior": {"unmix": True}}
     if control:
-        variants["isotropic after alignment"] = {"isotropic": True}
+        variants["isotropic after alignment"] = {"unmix": True, "isotropic": True}
     variants |= {
         f"isotropic, beta {beta:g}": {"edges": (), "beta": beta, "epochs": epochs}
         for beta in (1.0, 4.0)
@@ -252,6 +204,10 @@ _COLUMNS = (
     "own_energy_distance",
     "r2_x_from_all",
     "r2_y_from_all",
+    "noise_r2",
+    "noise_scale_r2",
+    "other_response",
+    "brightness",
 )
 
 CAUSAL_PRIOR_PARABOLA = Experiment(

@@ -21,6 +21,7 @@ from intervae.figures.style import BODY, DIVERGING, FAINT, INK, LINE, MARGIN, OR
 from intervae.figures.text_layout import format_number, printable, text_width, wrap, wrap_title
 
 RED, WHITE, GREEN = (235, 64, 52), (255, 255, 255), (62, 207, 92)  # first, middle, last frame
+NO_DATA = 0.8  # grey of positions without a value
 PALE_ORANGE = "#f8e2b3"  # border of generated frames outside the range of the data
 LABEL_WIDTH = 170.0  # width at which row labels are wrapped
 
@@ -193,7 +194,8 @@ def response_maps(
 
     Arguments:
         path: file to write.
-        rows: label -> (n, H, W), the latents for an object at each position.
+        rows: label -> (n, H, W), the latents for an object at each position; NaN leaves a position
+            grey and does not count.
         names: n names of the latents.
         title: title of the figure.
         note: text below the maps.
@@ -204,9 +206,10 @@ def response_maps(
     check_suffix(path)
     maps = {label: np.asarray(as_array(values), dtype=float) for label, values in rows.items()}
     for label, values in maps.items():
-        if values.ndim != 3 or len(values) != len(names) or not np.isfinite(values).all():
+        empty = values.ndim == 3 and np.isnan(values).all((1, 2)).any()
+        if values.ndim != 3 or len(values) != len(names) or empty or np.isinf(values).any():
             raise DataError(
-                f"the maps of {label!r} must be finite and ({len(names)}, height, width), "
+                f"the maps of {label!r} must be finite or NaN and ({len(names)}, height, width), "
                 f"not shape {values.shape}."
             )
     width, height = cell_size(next(iter(maps.values())).shape, 2 * CELL)
@@ -236,17 +239,17 @@ def response_maps(
     for r, (label, values) in enumerate(zip(labels, maps.values(), strict=True)):
         y = MARGIN + head + above + r * (height + below)
         canvas.text(MARGIN, y + height / 2, label, linespacing=LINE, color=INK)
-        centred = values - values.mean((1, 2), keepdims=True)
-        largest = max(float(np.abs(centred).max()), 1e-9)
-        for k, pixels in enumerate(
-            np.rint(DIVERGING(0.5 + 0.5 * centred / largest)[..., :3] * 255).astype(np.uint8)
-        ):
+        centred = values - np.nanmean(values, (1, 2), keepdims=True)
+        largest = max(float(np.nanmax(np.abs(centred))), 1e-9)
+        colours = DIVERGING(0.5 + 0.5 * np.nan_to_num(centred) / largest)[..., :3]
+        colours[np.isnan(values)] = NO_DATA
+        for k, pixels in enumerate(np.rint(colours * 255).astype(np.uint8)):
             x = left + k * pitch
             canvas.image(shrink(pixels, width, height), x, y, width, height)
             canvas.text(
                 x + width / 2,
                 y + height + 3,
-                f"std {format_number(values[k].std(), 2)}",
+                f"std {format_number(np.nanstd(values[k]), 2)}",
                 size=SMALL,
                 color=FAINT,
                 ha="center",

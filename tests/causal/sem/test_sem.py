@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from small_sem import DIAMOND, FORMS, MAXIMAL, build, some_edges
-from torch.distributions import MultivariateNormal, Normal
+from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
+from intervae.causal.sem.divergence import sem_divergence
 from intervae.causal.sem.equations import SEM
 from intervae.errors import UsageError
 from normal_draws import draw
@@ -266,3 +267,21 @@ def test_state_dict_restores_the_sem(form):
 def test_invalid_arguments_of_a_sem_raise_errors(allowed, settings, message):
     with pytest.raises(UsageError, match=message):
         SEM(allowed, **settings)
+
+
+def test_intercepts_shift_every_variable_and_its_effects() -> None:
+    """z0 = 1 + n0, z1 = 2 z0 - 3 + n1: means 1 and -1; the KL is that of the shifted Gaussian."""
+    sem = SEM(torch.tensor([[0.0, 1.0], [0.0, 0.0]]), learn_edges=False, intercepts=True)
+    with torch.no_grad():
+        sem.weights[0, 1] = 2.0
+        assert sem.intercepts is not None
+        sem.intercepts.copy_(torch.tensor([1.0, -3.0]))
+    z = sem.sample(50_000, torch.Generator().manual_seed(0)).detach()
+    assert torch.allclose(z.mean(0), torch.tensor([1.0, -1.0]), atol=0.05)
+    assert torch.allclose(sem.from_noises(sem.noises(z)), z, atol=1e-5)
+    mean, factor = torch.tensor([[0.3, 0.4]]), torch.tensor([[[0.5, 0.0], [0.1, 0.7]]])
+    prior = MultivariateNormal(torch.tensor([1.0, -1.0]), torch.tensor([[1.0, 2.0], [2.0, 5.0]]))
+    expected = kl_divergence(MultivariateNormal(mean[0], scale_tril=factor[0]), prior)
+    assert torch.allclose(sem_divergence("tangent", mean, factor, sem)[0], expected, atol=1e-5)
+    with pytest.raises(UsageError, match="intercepts need linear equations, not form='mlp'"):
+        SEM(torch.zeros(2, 2), form="mlp", intercepts=True)

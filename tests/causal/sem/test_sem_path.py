@@ -80,7 +80,7 @@ def test_predictable_directions_separate_mixed_latents() -> None:
     separated = (mixed.unflatten(1, (FRAMES, K)) @ linear.T).flatten(1)
     path = pruning_path(moments(separated), forward_in_time())
     assert edges_of(path[-5]) == TRUE  # for any rotation of the two: they have the same dynamics
-    weights, scales = fit_linear(separated, path[-5].edges)
+    weights, _, scales = fit_linear(separated, path[-5].edges)
     assert weights[[4, 5], [8, 9]].tolist() == pytest.approx([2.0, 2.0], abs=0.02)
     assert weights[[0, 1], [8, 9]].tolist() == pytest.approx([-1.0, -1.0], abs=0.02)
     assert scales[:K].tolist() == pytest.approx([1.0] * K, rel=0.05)  # earlier frames are white
@@ -129,3 +129,17 @@ def test_invalid_moments_raise_errors() -> None:
         predictable_directions(torch.eye(6), 4)
     with pytest.raises(TrainingError, match="not finite"):
         predictable_directions(torch.full((8, 8), float("nan")), 4)
+
+
+def test_fit_with_intercepts_finds_constant_acceleration() -> None:
+    """y3 = 2 y2 - y1 + 3.75 with y away from 0: without intercepts the fit is biased."""
+    start = 5 + torch.rand(4000, 2, generator=torch.Generator().manual_seed(0)).double()
+    z = torch.cat([start, 2 * start[:, 1:] - start[:, :1] + 3.75], dim=1)
+    edges = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+    weights, constants, scales = fit_linear(z, edges, intercepts=True)
+    assert weights[:2, 2].tolist() == pytest.approx([-1.0, 2.0], abs=1e-5)
+    assert constants.tolist() == pytest.approx([5.5, 5.5, 3.75], abs=0.02)
+    assert scales[2] < 1e-5
+    biased, none, _ = fit_linear(z, edges)
+    assert none.tolist() == [0.0, 0.0, 0.0]
+    assert abs(biased[0, 2] + 1) > 0.1

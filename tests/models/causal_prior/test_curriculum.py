@@ -305,17 +305,18 @@ def test_trained_model_stores_no_starts(data: Dataset, tmp_path: Path) -> None:
     assert torch.equal(loaded.encode(data.test.images), model.encode(data.test.images))
 
 
-def test_phases_are_positions_alignment_trial_choice_and_prior(data: Dataset) -> None:
-    assert [phase.name for phase in make(data).phases()] == [
+def test_phases_are_positions_alignment_trial_choice_prior_and_unmixing(data: Dataset) -> None:
+    assert [phase.name for phase in make(data, unmix=True).phases()] == [
         "positions",
         "alignment",
         "trial",
         "choice",
         "prior",
+        "unmixing",
     ]
     assert [phase.name for phase in make(data, finalists=1).phases()] == [
         "positions",
         "alignment",
         "prior",
     ]
-    assert [phase.name for phase in make(data, curriculum=False).phases()] == ["prior"]
+    assert [phase.name for phase in make(data, curriculum=False, unmix=True).phases()] == ["prior"]

@@ -30,12 +30,14 @@ class SEM(nn.Module):
 
     Arguments:
         allowed: (d, d) of 0 and 1, strictly upper triangular; `allowed[j, i]` allows j -> i.
-        form: "linear", f_i = sum_j w_ji e_ji z_j with learned w;
+        form: "linear", f_i = b_i + sum_j w_ji e_ji z_j with learned w, and b = 0 without
+            `intercepts`;
             "quadratic", f_i = sum_j e_ji z_j^2 without parameters (the paper's parabola);
             "mlp", one network per child, see `MechanismNetworks`. e are the edge strengths.
         scales: (d,) initial sigma, positive; None is 1.
         learn_scales: whether sigma is learned.
         learn_edges: whether each allowed edge has a logit; without it all of them exist.
+        intercepts: whether linear equations have learned constants b.
         temperature: temperature of the binary concrete edges.
         edge_logit: initial logit of each edge.
         hidden: hidden units of each network of "mlp".
@@ -44,6 +46,7 @@ class SEM(nn.Module):
     allowed: Tensor
     levels: Tensor
     log_scales: Tensor
+    intercepts: Tensor | None
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class SEM(nn.Module):
         scales: Sequence[float] | None = None,
         learn_scales: bool = True,
         learn_edges: bool = True,
+        intercepts: bool = False,
         temperature: float = 0.5,
         edge_logit: float = 2.0,
         hidden: int = 32,
@@ -66,8 +70,11 @@ class SEM(nn.Module):
             raise UsageError(f"the temperature of edges must be positive, not {temperature}.")
         if hidden < 1:
             raise UsageError(f"a mechanism needs at least 1 hidden unit, not hidden={hidden}.")
+        if intercepts and form != "linear":
+            raise UsageError(f"intercepts need linear equations, not form={form!r}.")
         self.d, self.form = len(allowed), form
         self.temperature, self.learn_edges = temperature, learn_edges
+        self.intercepts = None
         self.register_buffer("allowed", allowed)
         self.register_buffer("levels", _levels(allowed), persistent=False)  # (L, d) bool
         log_scales = _log_scales(scales, self.d)
@@ -79,6 +86,8 @@ class SEM(nn.Module):
             self.edge_logits = nn.Parameter(edge_logit * allowed)
         if form == "linear":
             self.weights = nn.Parameter(0.1 * torch.randn(self.d, self.d) * allowed)
+            if intercepts:
+                self.intercepts = nn.Parameter(torch.zeros(self.d))
         elif form == "mlp":
             self.networks = MechanismNetworks(allowed, hidden)
 
@@ -125,10 +134,11 @@ class SEM(nn.Module):
 
     # ---- mechanisms ----------------------------------------------------------------------------
     def mean(self, z: Tensor, edges: Tensor | None = None) -> Tensor:
-        """f(z), (..., d) to (..., d); column i depends on the parents of i and is 0 for a root."""
+        """f(z), (..., d) to (..., d); column i depends on the parents of i, b_i or 0 for a root."""
         strengths = self._strengths(edges)
         if self.form == "linear":
-            return _product(z, self.weights * strengths)
+            linear = _product(z, self.weights * strengths)
+            return linear if self.intercepts is None else linear + self.intercepts
         if self.form == "quadratic":
             return _product(z.square(), strengths)
         return self.networks(z, strengths)
@@ -156,7 +166,7 @@ class SEM(nn.Module):
 
     def from_noises(self, noise: Tensor, edges: Tensor | None = None) -> Tensor:
         """Noises (..., d) to variables (..., d), causes before effects."""
-        z = noise
+        z = noise if self.intercepts is None else noise + self.intercepts
         for level in self.levels[1:]:
             z = torch.where(level, noise + self.mean(z, edges), z)
         return z

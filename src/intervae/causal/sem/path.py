@@ -116,13 +116,18 @@ def predictable_directions(second_moments: Tensor, k: int) -> tuple[Tensor, Tens
     return torch.from_numpy((axes * signs).T.copy()), torch.from_numpy(variances)
 
 
-def fit_linear(values: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
+def fit_linear(
+    values: Tensor, edges: Tensor, *, intercepts: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
     """Least-squares fit of values (N, d) on their parents in `edges` (d, d), on the CPU.
 
     Returns:
-        Coefficients (d, d), and the standard deviation of the residuals (d,).
+        Coefficients (d, d), constants (d,), which are 0 without `intercepts`, and the standard
+        deviation of the residuals (d,).
     """
     z, d = values.detach().cpu().double(), len(edges)
+    centre = z.mean(0) if intercepts else torch.zeros(d, dtype=z.dtype)
+    z = z - centre
     weights, scales = torch.zeros(d, d), torch.ones(d)
     for i in range(d):
         parents = edges[:, i].cpu().nonzero()[:, 0]
@@ -135,7 +140,8 @@ def fit_linear(values: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
             weights[parents, i] = slopes.to(weights.dtype)
             residual = residual - z[:, parents] @ slopes
         scales[i] = residual.square().mean().sqrt()
-    return weights, scales
+    constants = centre - centre @ weights.double()
+    return weights, constants.to(weights.dtype), scales
 
 
 def _cost(moments: np.ndarray, i: int, parents: set[int]) -> float:

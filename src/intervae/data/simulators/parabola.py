@@ -14,16 +14,15 @@ from intervae.causal.graph import CausalGraph
 from intervae.data.build import build_dataset
 from intervae.data.dataset import Dataset
 from intervae.data.simulators.base import Simulator
+from intervae.data.simulators.ovals import SIDE, draw_ovals
 from intervae.data.variables import Variable
 from intervae.errors import UsageError
 
-SIDE = 64  # pixels of the paper's images; units of the geometry, the centre of the first pixel is 0
 CENTRE_X, CENTRE_Y = 31.5, 46.0  # position of x = 0, y = 0
 PER_X, PER_Y = 18.0, -24.0  # pixels per unit; y points up
 HALF_AXES = (12.0, 7.0)  # of an oval of scale 1; the long one is horizontal at rotation 0
 SCALES, ROTATIONS, POSITIONS, NOISES = 6, 40, 32, 10  # of the grid
 LARGEST_NOISE = 0.25
-CHUNK_ROWS = 2**17  # rows of sub-pixels per chunk
 
 
 class Parabola(Simulator):
@@ -74,24 +73,11 @@ class Parabola(Simulator):
     ) -> np.ndarray:
         """(N, 4) variables to (N, 1, size, size) uint8; `exogenous` is not used.
 
-        From 64 pixels on images are black and white: a pixel is white if its centre is inside the
-        oval. Smaller images are average-pooled, at 32, 16 or 8 from the 64 x 64 image.
+        At 64 x 64 the half-axes are 12 and 7 times the scale; see `draw_ovals`.
         """
         x, y, scale, rotation = self._values(values, size).T
-        finer = -(-SIDE // size)  # sub-pixels along each side of a pixel
-        unit = finer * size / SIDE  # sub-pixels per pixel of the 64 x 64 image
-        centre = (
-            (CENTRE_X + PER_X * x + 0.5) * unit - 0.5,
-            (CENTRE_Y + PER_Y * y + 0.5) * unit - 0.5,
-        )
-        half_axes = tuple(np.maximum(scale, 0.0) * (unit * half) for half in HALF_AXES)
-        images = np.empty((len(x), 1, size, size), np.uint8)
-        step = max(1, CHUNK_ROWS // (finer * size))
-        for start in range(0, len(x), step):
-            rows = slice(start, start + step)
-            chunk = [values[rows] for values in (*centre, *half_axes, rotation)]
-            images[rows, 0] = _fill(*_runs(*chunk, side=finer * size), size, finer)
-        return images
+        centre = (CENTRE_X + PER_X * x, CENTRE_Y + PER_Y * y)
+        return draw_ovals(centre, (HALF_AXES[0] * scale, HALF_AXES[1] * scale), rotation, size)
 
     def dataset(
         self,
@@ -147,45 +133,3 @@ def _duplicate_groups() -> np.ndarray:
     return np.ravel_multi_index(
         (scale, rotation % (ROTATIONS // 2), rest), (SCALES, ROTATIONS // 2, POSITIONS * NOISES)
     )
-
-
-def _runs(
-    x: np.ndarray,
-    y: np.ndarray,
-    long: np.ndarray,
-    short: np.ndarray,
-    rotation: np.ndarray,
-    *,
-    side: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sub-pixels [first, end) of each row whose centre is inside an oval, both (n, side).
-
-    Inside is A u^2 + 2 B u v + C v^2 <= 1 for offsets u to the right and v down, with
-    A C - B^2 = 1 / (long * short)^2. Row v is cut at
-    u = (-B v -+ sqrt(A - (v / (long * short))^2)) / A.
-    """
-    positive = (long > 0) & (short > 0)
-    long, short = np.where(positive, long, 1.0), np.where(positive, short, 1.0)
-    cosine, sine = np.cos(rotation), np.sin(rotation)
-    a = (cosine / long) ** 2 + (sine / short) ** 2
-    b = cosine * sine * (short**-2 - long**-2)  # v down, rotation anticlockwise
-    v = np.arange(side) - y[:, None]  # (n, side)
-    squared = a[:, None] - (v / (long * short)[:, None]) ** 2
-    middle = x[:, None] - (b / a)[:, None] * v
-    reach = np.sqrt(np.maximum(squared, 0.0)) / a[:, None]
-    first = np.clip(np.ceil(middle - reach), 0, side).astype(np.intp)
-    end = np.clip(np.floor(middle + reach) + 1, 0, side).astype(np.intp)
-    return first, np.where((squared >= 0) & positive[:, None], np.maximum(end, first), first)
-
-
-def _fill(first: np.ndarray, end: np.ndarray, size: int, finer: int) -> np.ndarray:
-    """Runs of sub-pixels (n, finer * size) to images (n, size, size) uint8."""
-    side = finer * size
-    # (side + 1, size): columns of each pixel to the left of a sub-pixel
-    before = np.clip(np.arange(side + 1)[:, None] - finer * np.arange(size), 0, finer)
-    before = before.astype(np.uint8)
-    covered = before[end] - before[first]  # (n, side, size) sub-pixels of a row
-    if finer > 1:  # at most 64 sub-pixels per pixel, since size is 8 or more
-        covered = covered.reshape(len(first), size, finer, size).sum(axis=2, dtype=np.uint8)
-    levels = np.rint(255.0 * np.arange(finer**2 + 1) / finer**2).astype(np.uint8)
-    return levels[covered] if finer > 1 else covered * np.uint8(255)

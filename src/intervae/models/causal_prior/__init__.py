@@ -13,6 +13,7 @@
 | sec. 5.2, clips: a moving sprite               | temporal.py; data/simulators/motion.py    |
 | sec. 5.2, interventions, extrapolation         | rollout.py: roll_out; unrolled.py         |
 | ours: several starts, alignment, selection     | curriculum.py; causal/sem/alignment.py    |
+| ours: rotation to independent noises           | unmixing.py                               |
 | ours: graph of clips from one training         | graph_selection.py; causal/sem/path.py    |
 """
 

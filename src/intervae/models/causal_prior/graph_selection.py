@@ -65,12 +65,13 @@ def align_latents(model: TemporalCausalPriorVAE, data: Dataset, seed: int) -> No
     reconstructions do not change.
     """
     k = model.settings.latents
-    means, second = latent_moments(model, data, seed)
+    means, moments = latent_moments(model, data, seed)
     centre = means.unflatten(1, (-1, k))[:, :-1].mean((0, 1))
-    mean = means.mean(0)
-    distance = mean - centre.repeat(model.settings.window)
-    shifted = second - torch.outer(mean, mean) + torch.outer(distance, distance)
-    linear, _ = predictable_directions(shifted, k)
+    if not model.settings.intercepts:
+        mean = means.mean(0)
+        distance = mean - centre.repeat(model.settings.window)
+        moments = moments - torch.outer(mean, mean) + torch.outer(distance, distance)
+    linear, _ = predictable_directions(moments, k)
     first = next(layer for layer in model.decoder.modules() if isinstance(layer, nn.Linear))
     first.bias.add_(first.weight[:, :k] @ centre.to(model.offset))
     first.weight[:, :k] = first.weight[:, :k] @ torch.linalg.inv(linear).to(model.offset)  # W T^-1
@@ -85,7 +86,7 @@ def latent_moments(
 ) -> tuple[Tensor, Tensor]:
     """Posterior means (N, d) of training clips, and E[z z^T] (d, d) over clips and draws.
 
-    On the CPU in double precision.
+    With `intercepts` the second is the covariance. On the CPU in double precision.
     """
     split = _random_clips(data, seed)
     means, covariance = [], torch.zeros(model.fixed.shape, dtype=torch.float64)
@@ -94,7 +95,8 @@ def latent_moments(
         means.append(mean.cpu().double())
         covariance += (factor @ factor.mT).sum(0).cpu().double() / len(split)
     mean = torch.cat(means)
-    return mean, mean.T @ mean / len(mean) + covariance
+    centred = mean - mean.mean(0) if model.settings.intercepts else mean
+    return mean, centred.T @ centred / len(mean) + covariance
 
 
 def _random_clips(data: Dataset, seed: int) -> Split:
@@ -137,8 +139,9 @@ def sparsity_path(model: TemporalCausalPriorVAE, data: Dataset, seed: int) -> li
     z, codes = latents[:, : len(model.fixed), 0], latents[:, len(model.fixed) :, 0]
     path = []
     for graph in pruning_path(second, model.sem.allowed.cpu()):
-        weights = fit_linear(means, graph.edges)[0].to(z)
-        predicted = (z @ weights).unflatten(1, (-1, model.settings.latents))
+        weights, constants, _ = fit_linear(means, graph.edges, intercepts=model.settings.intercepts)
+        predicted = z @ weights.to(z) + constants.to(z)
+        predicted = predicted.unflatten(1, (-1, model.settings.latents))
         images = model.decode_frames(predicted, codes).clamp(0, 1)
         errors = (images - clips[:, :window]).square().mean((0, 2, 3, 4))[1:]
         path.append(replace(graph, errors=tuple(errors.tolist())))
@@ -157,8 +160,12 @@ def fit_coefficients(model: TemporalCausalPriorVAE, data: Dataset, seed: int) ->
     model.bank.copy_(repeat_rows(latents[:, d:], BANK))
     if not model.settings.refit_coefficients:
         return
-    weights, scales = fit_linear(latents[:, :d], model.fixed)
+    weights, constants, scales = fit_linear(
+        latents[:, :d], model.fixed, intercepts=model.settings.intercepts
+    )
     model.sem.weights.copy_(weights)
+    if model.sem.intercepts is not None:
+        model.sem.intercepts.copy_(constants)
     model.sem.log_scales.copy_(scales.clamp(min=SMALLEST_SCALE).log())
 
 
@@ -166,7 +173,8 @@ def fit_coefficients(model: TemporalCausalPriorVAE, data: Dataset, seed: int) ->
 def fit_coefficients_and_scales(model: TemporalCausalPriorVAE, data: Dataset, seed: int) -> None:
     """`fit_coefficients` with the noise scales that minimise the KL, after all training.
 
-    They are diag((I - A)^T S (I - A))^1/2 with S = E[z z^T], which includes the posterior variance.
+    They are diag((I - A)^T S (I - A))^1/2 with S of `latent_moments`, which includes the posterior
+    variance.
     """
     fit_coefficients(model, data, seed)
     identity = torch.eye(len(model.fixed), dtype=torch.float64)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from intervae.models.causal_prior.curriculum import NETWORKS, curriculum_phases
 from intervae.models.causal_prior.posterior import AlignedEncoder, Posterior, kl_isotropic
 from intervae.models.causal_prior.presets import IMAGES
 from intervae.models.causal_prior.settings import CausalPriorVAESettings, allowed_edges
+from intervae.models.causal_prior.unmixing import rotate, unmix
 from intervae.models.inputs import as_tensor
 from intervae.models.phases import Loss, Phase, Player, Terms
 from intervae.nets.images import MLPDecoder, MLPEncoder
@@ -53,6 +55,8 @@ class CausalPriorVAE(CausalModel):
     coupled: Tensor
     scores: Tensor
     trial_scores: Tensor
+    rotation: Tensor
+    optional_tensors = frozenset({"rotation"})
 
     def __init__(self, spec: Spec, *, seed: int = 0, **settings: Any) -> None:
         if spec.frames is not None:
@@ -91,6 +95,8 @@ class CausalPriorVAE(CausalModel):
         # scores of the starts after the positions and after the trial phase, largest first
         self.register_buffer("scores", torch.zeros(len(starts)))
         self.register_buffer("trial_scores", torch.zeros(self.finalists if starts else 0))
+        # of the standardised noises, in queries; the loss does not depend on it
+        self.register_buffer("rotation", torch.eye(d))
         # 1 for latents with an edge
         self.register_buffer("coupled", ((allowed.sum(0) + allowed.sum(1)) > 0).float())
 
@@ -102,7 +108,7 @@ class CausalPriorVAE(CausalModel):
 
     # ---- model ---------------------------------------------------------------------------------
     def posterior(self, images: Tensor) -> Posterior:
-        """q(z | x), Eq. 4, after the alignment z = T z' + t."""
+        """q(z | x), Eq. 4, after the alignment z = T z' + t, before the rotation of the noises."""
         return self.encoder(images)
 
     def misfit(self, z: Tensor, images: Tensor) -> Tensor:
@@ -115,12 +121,10 @@ class CausalPriorVAE(CausalModel):
         The loss of the last phase. Latents without edges are faded in over `gate_steps` if there
         was no trial phase.
         """
-        fade = self.has_curriculum and self.finalists == 1
+        fade, images = self.has_curriculum and self.finalists == 1, batch["images"]
         gate = self.gate(batch["step"]) if fade else 1.0
         return self.terms(
-            self.posterior(batch["images"]),
-            lambda z: self.misfit(z * gate, batch["images"]),
-            generator,
+            self.posterior(images), lambda z: self.misfit(z * gate, images), generator
         )
 
     def terms(
@@ -176,7 +180,8 @@ class CausalPriorVAE(CausalModel):
         """The curriculum, then `loss` with the SEM as the prior."""
         first = curriculum_phases(self) if self.has_curriculum else []
         last = self.training_phase("prior", self.loss, self.settings.epochs, *NETWORKS, "sem")
-        return [*first, last]
+        unmixing = Phase("unmixing", prepare=partial(unmix, self))
+        return [*first, last, *([unmixing] if self.has_curriculum and self.settings.unmix else [])]
 
     def training_phase(self, name: str, loss: Loss, epochs: int, *parameters: str) -> Phase:
         """A phase that minimises `loss` over the parameters with these name prefixes."""
@@ -239,7 +244,8 @@ class CausalPriorVAE(CausalModel):
     def encode(self, images: Any, labels: Any = None) -> Tensor:
         """Images (B, C, H, W) to posterior means (B, d, 1)."""
         return in_batches(
-            lambda chunk: self.posterior(chunk).mean[..., None], self.as_images(images)
+            lambda x: rotate(self, self.posterior(x).mean, self.rotation)[..., None],
+            self.as_images(images),
         )
 
     @torch.no_grad()
@@ -248,13 +254,16 @@ class CausalPriorVAE(CausalModel):
         x = self.as_images(images)
         generator = torch.Generator().manual_seed(seed)
         noise = torch.randn(len(x), self.settings.latents, generator=generator).to(x.device)
-        return in_batches(lambda chunk, n: self.posterior(chunk).draw(n), x, noise)
+        return in_batches(
+            lambda chunk, n: rotate(self, self.posterior(chunk).draw(n), self.rotation), x, noise
+        )
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:
         """Latents (B, d, 1) to images (B, C, H, W) in [0, 1]."""
         return in_batches(
-            lambda chunk: self.decoder(chunk[..., 0]).clamp(0, 1), self.as_latents(latents)
+            lambda z: self.decoder(rotate(self, z[..., 0], self.rotation.T)).clamp(0, 1),
+            self.as_latents(latents),
         )
 
     @torch.no_grad()
@@ -285,9 +294,8 @@ class CausalPriorVAE(CausalModel):
         ).to(x.device)  # (samples, B, d)
         z = posterior.mean + (posterior.factor @ noise[..., None])[..., 0]
         log_posterior = -0.5 * (noise.square() + math.log(2 * math.pi)).sum(2) - posterior.log_det
-        log_prior = log_normal(
-            self.sem.noises(z, self.edges), 0.0, 2 * self.noise_scales.log()
-        ).sum(-1)
+        noises, variances = self.sem.noises(z, self.edges), 2 * self.noise_scales.log()
+        log_prior = log_normal(noises, 0.0, variances).sum(-1)
         misfit = in_batches(self.misfit, z.flatten(0, 1), x.repeat(samples, 1, 1, 1))
         misfit = misfit.unflatten(0, (samples, len(x)))
         pixels = math.prod(self.spec.image_shape)

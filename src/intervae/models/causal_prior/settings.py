@@ -67,6 +67,12 @@ class CausalPriorVAESettings:
     finalists: int = setting(6, "networks trained in the trial phase", advanced=True)
     trial_epochs: int = setting(6, "epochs of the trial phase", advanced=True)
     epochs: int = setting(24, "epochs of the last phase, with the SEM prior")
+    unmix: bool = setting(
+        False,
+        "noises of latents without effects rotated to independent ones after a training with the "
+        "curriculum",
+        advanced=True,
+    )
     batch_size: int = setting(100, "images per step")
     optimiser: Optimiser = setting("adam", "optimiser; the paper has adagrad", advanced=True)
     learning_rate: float = setting(2e-3, "learning rate; the paper has 3e-3")
@@ -102,6 +108,9 @@ class TemporalCausalPriorVAESettings:
     window: int = setting(3, "frames of the SEM [W]")
     background: Literal["given", "median"] = setting(
         "median", "background image: the field `background` of the data, or the pixelwise median"
+    )
+    intercepts: bool = setting(
+        False, "a constant in each equation, as acceleration needs; the paper has none"
     )
     background_size: int = setting(8, "length of the background code [c]", advanced=True)
     network: Literal["mlp", "conv"] = setting("mlp", "type of the encoders and the decoder")

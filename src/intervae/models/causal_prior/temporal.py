@@ -68,7 +68,8 @@ class TemporalCausalPriorVAE(CausalModel):
         settings, k, shape = self.settings, self.settings.latents, self.spec.image_shape
         time = torch.arange(settings.window).repeat_interleave(k)
         allowed = (time[:, None] < time[None, :]).float()
-        self.sem = SEM(allowed, form="linear", learn_edges=settings.selection == "gumbel")
+        masks, intercepts = settings.selection == "gumbel", settings.intercepts
+        self.sem = SEM(allowed, form="linear", learn_edges=masks, intercepts=intercepts)
         self.frame_encoder = self._encoder(k + k * (k + 1) // 2)
         self.background_encoder = self._encoder(settings.background_size)
         inputs, mlp = k + settings.background_size, settings.network == "mlp"
@@ -101,8 +102,7 @@ class TemporalCausalPriorVAE(CausalModel):
         frames, k = clips.shape[1], self.settings.latents
         mean, factor, log_det = gaussian_head(self.frame_encoder(clips.flatten(0, 1)), k)
         mean = mean @ self.alignment.T + self.offset
-        factor = self.alignment @ factor
-        log_det = log_det + self.alignment_log_det
+        factor, log_det = self.alignment @ factor, log_det + self.alignment_log_det
         blocks = (
             torch.eye(frames, device=clips.device)[:, None, :, None]
             * factor.unflatten(0, (-1, frames))[:, :, :, None, :]
@@ -283,8 +283,8 @@ class TemporalCausalPriorVAE(CausalModel):
     ) -> Tensor:
         """The `steps` frames (B, steps, C, H, W) after clips (B, T, C, H, W), T >= window - 1.
 
-        Each is decoded from the SEM mean given the frames before it, under `do` if given. Four
-        dimensions are one clip (T, C, H, W): slice clips[:, :2] to keep the time axis, not [:, 0].
+        Each is decoded from the SEM mean given the frames before it, under `do` if given. Slice
+        clips[:, :2] to keep the time axis: four dimensions are one clip (T, C, H, W).
         """
         history, clips = self.settings.window - 1, as_clips(self, frames)
         if (isinstance(steps, int) and steps < 1) or clips.shape[1] < history:
