@@ -138,6 +138,11 @@ class HierarchicalVAE(PictureMechanism):
     def latent_shapes(self) -> list[tuple[int, ...]]:
         return [(self.latents, *level.size) for level in self.decoder for _ in level.layers]
 
+    @property
+    def latent_fineness(self) -> list[float]:
+        last = len(self.decoder) - 1
+        return [i / last for i, level in enumerate(self.decoder) for _ in level.layers]
+
     # ---- networks ------------------------------------------------------------------------------
     def activations(self, images: Tensor) -> list[Tensor]:
         """Return the encoder's maps (B, width, rows, columns) per level, coarsest first."""
