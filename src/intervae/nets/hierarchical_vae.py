@@ -3,6 +3,7 @@
 Child 2021; with parents, De Sousa Ribeiro et al. 2023. The encoder keeps its activations at every
 resolution. The decoder goes from 1x1 maps to the picture; every layer has a latent z_i with prior
 p(z_i | h), posterior q(z_i | h, parents, activations) and h += features + conv([z_i, parents]).
+Not in the papers: dense layers between the 1x1 maps and the next level, in both networks.
 
 The prior is the mechanism of z_i: z_i = mean(h) + std(h) e_i, and the noise of a picture is e, not
 z. Under do() the prior moves with the parents, and z with it. In the papers z itself is kept
@@ -113,9 +114,24 @@ class HierarchicalVAE(PictureMechanism):
             )
         )
         self.decoder = nn.ModuleList(
-            DecoderLevel(wide, narrow, latents, parents, size, depth, scaled=parent_scales)
-            for wide, narrow, size, depth in zip(
-                [0, *channels[:0:-1]], channels[::-1], self.sizes[::-1], depths[::-1], strict=True
+            DecoderLevel(
+                wide,
+                narrow,
+                latents,
+                parents,
+                size,
+                depth,
+                after_vector=index == 1,
+                scaled=parent_scales,
+            )
+            for index, (wide, narrow, size, depth) in enumerate(
+                zip(
+                    [0, *channels[:0:-1]],
+                    channels[::-1],
+                    self.sizes[::-1],
+                    depths[::-1],
+                    strict=True,
+                )
             )
         )
         self.last = nn.Conv2d(channels[0], self.head.outputs * patch**2, 1)
@@ -123,7 +139,15 @@ class HierarchicalVAE(PictureMechanism):
 
     @torch.no_grad()
     def _scale_weights(self, layers: int, blocks: int) -> None:
-        """Divide what each block adds by the root of their number; start priors at N(0, I)."""
+        """Divide what each block adds by the root of their number; start priors at N(0, I).
+
+        Layers between levels keep the variance: torch's first weights would divide it by three,
+        and what comes from the coarsest level would be too faint to be learned before fine maps.
+        """
+        for level in (*self.encoder, *self.decoder):
+            for layer in level.enter.modules() if level.enter is not None else ():
+                if isinstance(layer, nn.Conv2d | nn.Linear):
+                    nn.init.normal_(layer.weight, std=layer.weight[0].numel() ** -0.5)
         for level in self.encoder:
             for block in level.blocks:
                 block.last.weight /= math.sqrt(blocks)

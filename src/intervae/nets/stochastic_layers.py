@@ -73,6 +73,8 @@ class BottleneckBlock(nn.Module):
 class EncoderLevel(nn.Module):
     """Residual blocks at one resolution; before them average pooling and a change of width.
 
+    A level of 1 x 1 maps has a dense layer instead: an average over the picture knows no places.
+
     Arguments:
         finer_width: channels of the next finer level; of the images for the finest.
         pool: how often rows and columns shrink, (1, 1) for the finest level.
@@ -87,14 +89,18 @@ class EncoderLevel(nn.Module):
         blocks: int,
     ) -> None:
         super().__init__()
-        self.pool = pool
         finest = pool == (1, 1)
-        self.enter = nn.Conv2d(finer_width, width, 3 if finest else 1, padding=int(finest))
+        self.enter: nn.Module
+        if size == (1, 1):
+            self.enter = nn.Conv2d(finer_width, width, pool)
+        else:
+            pooling = nn.Identity() if finest else nn.AvgPool2d(pool)
+            kernel = 3 if finest else 1
+            change = nn.Conv2d(finer_width, width, kernel, padding=kernel // 2)
+            self.enter = nn.Sequential(pooling, change)
         self.blocks = nn.ModuleList(BottleneckBlock(width, width, size) for _ in range(blocks))
 
     def forward(self, maps: Tensor) -> Tensor:
-        if self.pool != (1, 1):
-            maps = functional.avg_pool2d(maps, self.pool)
         maps = self.enter(maps)
         for block in self.blocks:
             maps = maps + block(maps)
@@ -143,6 +149,9 @@ class DecoderLevel(nn.Module):
         coarser_width: channels of the next coarser level; 0 for the coarsest.
         width, latents, parents, size: see `StochasticLayer`.
         layers: number of stochastic layers.
+        after_vector: whether the coarser maps are 1 x 1. They become maps by a dense layer, with
+            weights for each place: repeated, they are alike everywhere, and what the variables say
+            of the whole picture takes long to learn.
         scaled: whether the parents also scale the channels at the end of the level.
     """
 
@@ -155,12 +164,21 @@ class DecoderLevel(nn.Module):
         size: tuple[int, int],
         layers: int,
         *,
+        after_vector: bool = False,
         scaled: bool = False,
     ) -> None:
         super().__init__()
         self.size = size
         self.bias = nn.Parameter(torch.zeros(1, width, *size))
-        self.enter = nn.Conv2d(coarser_width, width, 1) if coarser_width else None
+        self.enter: nn.Module | None = None
+        if after_vector:
+            self.enter = nn.Sequential(
+                nn.Flatten(),
+                nn.Linear(coarser_width, width * size[0] * size[1]),
+                nn.Unflatten(1, (width, *size)),
+            )
+        elif coarser_width:
+            self.enter = nn.Conv2d(coarser_width, width, 1)
         self.layers = nn.ModuleList(
             StochasticLayer(width, latents, parents, size) for _ in range(layers)
         )
@@ -173,7 +191,10 @@ class DecoderLevel(nn.Module):
         """Return the first maps of this level, from those of the next coarser one."""
         if coarser is None or self.enter is None:
             return self.bias.expand(batch, -1, -1, -1)
-        return self.bias + functional.interpolate(self.enter(coarser), self.size, mode="nearest")
+        maps = self.enter(coarser)
+        if maps.shape[2:] != self.bias.shape[2:]:
+            maps = functional.interpolate(maps, self.size, mode="nearest")
+        return self.bias + maps
 
     def end(self, maps: Tensor, parents: Tensor) -> Tensor:
         """Return the last maps of this level, their channels scaled by the parents."""
