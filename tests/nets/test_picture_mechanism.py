@@ -167,7 +167,7 @@ def test_same_generator_gives_the_same_loss_and_samples(picture: Any) -> None:
 @torch.no_grad()
 def test_kl_of_every_layer_is_its_monte_carlo_estimate() -> None:
     """One picture many times: means over draws of log q - log p and of the closed forms agree."""
-    shape, count = (1, 8, 8), 5000
+    shape, count = (1, 8, 8), 8000
     mechanism: Any = make("hvae", shape, latents=1, widths=(4,), layers=(1,)).double()
     images, parents = (tensor[:1].double() for tensor in batch(shape))
     images, parents = images.expand(count, -1, -1, -1), parents.expand(count, -1)
