@@ -3,7 +3,6 @@
 Child 2021; with parents, De Sousa Ribeiro et al. 2023. The encoder keeps its activations at every
 resolution. The decoder goes from 1x1 maps to the picture; every layer has a latent z_i with prior
 p(z_i | h), posterior q(z_i | h, parents, activations) and h += features + conv([z_i, parents]).
-Not in the papers: dense layers between the 1x1 maps and the next level, in both networks.
 
 The prior is the mechanism of z_i: z_i = mean(h) + std(h) e_i, and the noise of a picture is e, not
 z. Under do() the prior moves with the parents, and z with it. In the papers z itself is kept
@@ -69,6 +68,8 @@ class HierarchicalVAE(PictureMechanism):
             pixel, as published. 2 makes a step about twice as fast.
         parent_scales: whether the parents also scale the channels of every level, so that a change
             of brightness is simple; in the papers they are only added.
+        dense_coarsest: whether dense layers are between the 1x1 maps and the next level, and first
+            weights between levels keep the variance; not in the papers.
     """
 
     encoder: Any  # of EncoderLevel, finest first
@@ -86,6 +87,7 @@ class HierarchicalVAE(PictureMechanism):
         latent_noise: LatentNoise = "standardised",
         patch: int = 1,
         parent_scales: bool = False,
+        dense_coarsest: bool = False,
     ) -> None:
         super().__init__(image_shape, parents, pixels)
         if not 1 <= patch <= min(image_shape[1:]) // 2:
@@ -103,7 +105,14 @@ class HierarchicalVAE(PictureMechanism):
             raise UsageError(f"latents={latents} leaves a layer without a latent; use 1 or more.")
         finer_sizes = [self.sizes[0], *self.sizes]
         self.encoder = nn.ModuleList(
-            EncoderLevel(narrow, wide, size, (finer[0] // size[0], finer[1] // size[1]), count)
+            EncoderLevel(
+                narrow,
+                wide,
+                size,
+                (finer[0] // size[0], finer[1] // size[1]),
+                count,
+                dense=dense_coarsest and size == (1, 1),
+            )
             for narrow, wide, size, finer, count in zip(
                 [image_shape[0] * patch**2, *channels],
                 channels,
@@ -121,7 +130,7 @@ class HierarchicalVAE(PictureMechanism):
                 parents,
                 size,
                 depth,
-                after_vector=index == 1,
+                dense=dense_coarsest and index == 1,
                 scaled=parent_scales,
             )
             for index, (wide, narrow, size, depth) in enumerate(
@@ -136,18 +145,12 @@ class HierarchicalVAE(PictureMechanism):
         )
         self.last = nn.Conv2d(channels[0], self.head.outputs * patch**2, 1)
         self._scale_weights(sum(depths), sum(blocks))
+        if dense_coarsest:
+            self._keep_variance()
 
     @torch.no_grad()
     def _scale_weights(self, layers: int, blocks: int) -> None:
-        """Divide what each block adds by the root of their number; start priors at N(0, I).
-
-        Layers between levels keep the variance: torch's first weights would divide it by three,
-        and what comes from the coarsest level would be too faint to be learned before fine maps.
-        """
-        for level in (*self.encoder, *self.decoder):
-            for layer in level.enter.modules() if level.enter is not None else ():
-                if isinstance(layer, nn.Conv2d | nn.Linear):
-                    nn.init.normal_(layer.weight, std=layer.weight[0].numel() ** -0.5)
+        """Divide what each block adds by the root of their number; start priors at N(0, I)."""
         for level in self.encoder:
             for block in level.blocks:
                 block.last.weight /= math.sqrt(blocks)
@@ -157,6 +160,18 @@ class HierarchicalVAE(PictureMechanism):
                 layer.join.convolution.weight /= math.sqrt(layers)
                 nn.init.zeros_(layer.prior.last.weight)
                 nn.init.zeros_(layer.prior.last.bias)
+
+    @torch.no_grad()
+    def _keep_variance(self) -> None:
+        """Draw weights between levels that keep the variance.
+
+        torch's first weights divide it by three, and what comes from the coarsest level would be
+        too faint to be learned before the finest maps.
+        """
+        for level in (*self.encoder, *self.decoder):
+            for layer in level.enter.modules() if level.enter is not None else ():
+                if isinstance(layer, nn.Conv2d | nn.Linear):
+                    nn.init.normal_(layer.weight, std=layer.weight[0].numel() ** -0.5)
 
     @property
     def latent_shapes(self) -> list[tuple[int, ...]]:

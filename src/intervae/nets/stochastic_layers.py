@@ -73,11 +73,11 @@ class BottleneckBlock(nn.Module):
 class EncoderLevel(nn.Module):
     """Residual blocks at one resolution; before them average pooling and a change of width.
 
-    A level of 1 x 1 maps has a dense layer instead: an average over the picture knows no places.
-
     Arguments:
         finer_width: channels of the next finer level; of the images for the finest.
         pool: how often rows and columns shrink, (1, 1) for the finest level.
+        dense: whether one convolution of the size of `pool` is in place of both: an average over
+            the picture knows no places.
     """
 
     def __init__(
@@ -87,20 +87,19 @@ class EncoderLevel(nn.Module):
         size: tuple[int, int],
         pool: tuple[int, int],
         blocks: int,
+        *,
+        dense: bool = False,
     ) -> None:
         super().__init__()
+        self.pool = (1, 1) if dense else pool
         finest = pool == (1, 1)
-        self.enter: nn.Module
-        if size == (1, 1):
-            self.enter = nn.Conv2d(finer_width, width, pool)
-        else:
-            pooling = nn.Identity() if finest else nn.AvgPool2d(pool)
-            kernel = 3 if finest else 1
-            change = nn.Conv2d(finer_width, width, kernel, padding=kernel // 2)
-            self.enter = nn.Sequential(pooling, change)
+        kernel = pool if dense else (3, 3) if finest else (1, 1)
+        self.enter = nn.Conv2d(finer_width, width, kernel, padding=int(finest))
         self.blocks = nn.ModuleList(BottleneckBlock(width, width, size) for _ in range(blocks))
 
     def forward(self, maps: Tensor) -> Tensor:
+        if self.pool != (1, 1):
+            maps = functional.avg_pool2d(maps, self.pool)
         maps = self.enter(maps)
         for block in self.blocks:
             maps = maps + block(maps)
@@ -149,9 +148,8 @@ class DecoderLevel(nn.Module):
         coarser_width: channels of the next coarser level; 0 for the coarsest.
         width, latents, parents, size: see `StochasticLayer`.
         layers: number of stochastic layers.
-        after_vector: whether the coarser maps are 1 x 1. They become maps by a dense layer, with
-            weights for each place: repeated, they are alike everywhere, and what the variables say
-            of the whole picture takes long to learn.
+        dense: whether the coarser maps, of 1 x 1, become maps by a dense layer: repeated, they are
+            alike everywhere, and what the variables say of the shape takes long to learn.
         scaled: whether the parents also scale the channels at the end of the level.
     """
 
@@ -164,14 +162,14 @@ class DecoderLevel(nn.Module):
         size: tuple[int, int],
         layers: int,
         *,
-        after_vector: bool = False,
+        dense: bool = False,
         scaled: bool = False,
     ) -> None:
         super().__init__()
         self.size = size
         self.bias = nn.Parameter(torch.zeros(1, width, *size))
         self.enter: nn.Module | None = None
-        if after_vector:
+        if dense:
             self.enter = nn.Sequential(
                 nn.Flatten(),
                 nn.Linear(coarser_width, width * size[0] * size[1]),

@@ -111,6 +111,7 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
             latent_noise=settings.latent_noise,
             patch=settings.patch,
             parent_scales=settings.parent_scales,
+            dense_coarsest=settings.dense_coarsest,
         )
         self.register_buffer("warm_up_steps", torch.zeros(()))
         self.register_buffer("counterfactual_step", torch.zeros(()), persistent=False)

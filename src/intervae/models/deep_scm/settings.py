@@ -82,6 +82,12 @@ class DeepSCMSettings:
     parent_scales: bool = setting(
         False, "variables also scale the channels of the hvae, not only add to them", advanced=True
     )
+    dense_coarsest: bool = setting(
+        False,
+        "dense layers between the 1x1 maps of the hvae and the next, so that classes have shapes "
+        "early; not in the papers",
+        advanced=True,
+    )
     latent_noise: LatentNoise = setting(
         "standardised",
         "what do() keeps of a latent of the hvae: its noise under the prior, or its value (papers)",
