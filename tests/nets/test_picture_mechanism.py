@@ -436,21 +436,3 @@ def test_noise_of_samples_is_standard_normal() -> None:
     for layer in noise:
         assert float(layer.mean()) == pytest.approx(0, abs=0.1)
         assert float(layer.std()) == pytest.approx(1, abs=0.1)
-
-
-@torch.no_grad()
-def test_dense_coarsest_level_tells_places_apart_from_the_first_step_on() -> None:
-    def first_maps(dense: bool) -> Tensor:
-        torch.manual_seed(0)
-        mechanism: Any = build_picture_mechanism(
-            "hvae", (1, 28, 28), PARENTS, widths=(8,), layers=(1,), dense_coarsest=dense
-        )
-        level = mechanism.decoder[1]
-        maps: Tensor = level.start(torch.randn(64, 8, 1, 1), 64)
-        assert maps.shape[2:] == level.size == (4, 4)
-        return maps
-
-    assert first_maps(False).var(dim=(2, 3)).max() == 0
-    maps = first_maps(True)
-    assert maps.var(dim=(2, 3)).min() > 0
-    assert maps.var().item() == pytest.approx(1, rel=0.5)  # that of the 1x1 maps
