@@ -68,6 +68,8 @@ class HierarchicalVAE(PictureMechanism):
             pixel, as published. 2 makes a step about twice as fast.
         parent_scales: whether the parents also scale the channels of every level, so that a change
             of brightness is simple; in the papers they are only added.
+        dense_coarsest: whether dense layers are between the 1x1 maps and the next level, and first
+            weights between levels keep the variance; not in the papers.
     """
 
     encoder: Any  # of EncoderLevel, finest first
@@ -85,6 +87,7 @@ class HierarchicalVAE(PictureMechanism):
         latent_noise: LatentNoise = "standardised",
         patch: int = 1,
         parent_scales: bool = False,
+        dense_coarsest: bool = False,
     ) -> None:
         super().__init__(image_shape, parents, pixels)
         if not 1 <= patch <= min(image_shape[1:]) // 2:
@@ -102,7 +105,14 @@ class HierarchicalVAE(PictureMechanism):
             raise UsageError(f"latents={latents} leaves a layer without a latent; use 1 or more.")
         finer_sizes = [self.sizes[0], *self.sizes]
         self.encoder = nn.ModuleList(
-            EncoderLevel(narrow, wide, size, (finer[0] // size[0], finer[1] // size[1]), count)
+            EncoderLevel(
+                narrow,
+                wide,
+                size,
+                (finer[0] // size[0], finer[1] // size[1]),
+                count,
+                dense=dense_coarsest and size == (1, 1),
+            )
             for narrow, wide, size, finer, count in zip(
                 [image_shape[0] * patch**2, *channels],
                 channels,
@@ -113,13 +123,30 @@ class HierarchicalVAE(PictureMechanism):
             )
         )
         self.decoder = nn.ModuleList(
-            DecoderLevel(wide, narrow, latents, parents, size, depth, scaled=parent_scales)
-            for wide, narrow, size, depth in zip(
-                [0, *channels[:0:-1]], channels[::-1], self.sizes[::-1], depths[::-1], strict=True
+            DecoderLevel(
+                wide,
+                narrow,
+                latents,
+                parents,
+                size,
+                depth,
+                dense=dense_coarsest and index == 1,
+                scaled=parent_scales,
+            )
+            for index, (wide, narrow, size, depth) in enumerate(
+                zip(
+                    [0, *channels[:0:-1]],
+                    channels[::-1],
+                    self.sizes[::-1],
+                    depths[::-1],
+                    strict=True,
+                )
             )
         )
         self.last = nn.Conv2d(channels[0], self.head.outputs * patch**2, 1)
         self._scale_weights(sum(depths), sum(blocks))
+        if dense_coarsest:
+            self._keep_variance()
 
     @torch.no_grad()
     def _scale_weights(self, layers: int, blocks: int) -> None:
@@ -134,9 +161,26 @@ class HierarchicalVAE(PictureMechanism):
                 nn.init.zeros_(layer.prior.last.weight)
                 nn.init.zeros_(layer.prior.last.bias)
 
+    @torch.no_grad()
+    def _keep_variance(self) -> None:
+        """Draw weights between levels that keep the variance.
+
+        torch's first weights divide it by three, and what comes from the coarsest level would be
+        too faint to be learned before the finest maps.
+        """
+        for level in (*self.encoder, *self.decoder):
+            for layer in level.enter.modules() if level.enter is not None else ():
+                if isinstance(layer, nn.Conv2d | nn.Linear):
+                    nn.init.normal_(layer.weight, std=layer.weight[0].numel() ** -0.5)
+
     @property
     def latent_shapes(self) -> list[tuple[int, ...]]:
         return [(self.latents, *level.size) for level in self.decoder for _ in level.layers]
+
+    @property
+    def latent_fineness(self) -> list[float]:
+        last = len(self.decoder) - 1
+        return [i / last for i, level in enumerate(self.decoder) for _ in level.layers]
 
     # ---- networks ------------------------------------------------------------------------------
     def activations(self, images: Tensor) -> list[Tensor]:

@@ -160,6 +160,11 @@ class PictureMechanism(nn.Module, ABC):
     def latent_shapes(self) -> list[tuple[int, ...]]:
         """Shape of each latent z_i without the batch axis, in order of generation."""
 
+    @property
+    def latent_fineness(self) -> list[float]:
+        """Resolution of each latent z_i, from 0, the coarsest, to 1, the finest."""
+        return [0.0] * len(self.latent_shapes)
+
     @abstractmethod
     def infer(
         self,
@@ -189,8 +194,11 @@ class PictureMechanism(nn.Module, ABC):
     ) -> tuple[Tensor, Tensor]:
         """Return -log p(x | z, parents) with z ~ q, and the KL to the prior; nats, each (B,)."""
         result = self.infer(images, parents, generator)
-        loss = location_scale_loss(images, result.mean, result.scale, self.family)
-        return loss, result.layer_kl.sum(0)
+        return self.reconstruction_loss(images, result), result.layer_kl.sum(0)
+
+    def reconstruction_loss(self, images: Tensor, result: PictureInference) -> Tensor:
+        """Return -log p(x | z, parents) of an inference, in nats, (B,)."""
+        return location_scale_loss(images, result.mean, result.scale, self.family)
 
     def abduct(
         self,

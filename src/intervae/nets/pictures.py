@@ -27,6 +27,7 @@ def build_picture_mechanism(
     latent_noise: LatentNoise = "standardised",
     patch: int = 1,
     parent_scales: bool = False,
+    dense_coarsest: bool = False,
 ) -> PictureMechanism:
     """Return p(x | parents, noise) for pictures (C, H, W).
 
@@ -39,6 +40,7 @@ def build_picture_mechanism(
         latent_noise: of the hvae only; what do() keeps of a latent.
         patch: of the hvae only; side of the squares of pixels in the finest maps.
         parent_scales: of the hvae only; whether parents also scale the channels.
+        dense_coarsest: of the hvae only; whether dense layers lead to and from the 1x1 maps.
     """
     if picture == "vae":
         return ConditionalVAE(image_shape, parents, pixels, latents, channels, hidden)
@@ -54,5 +56,6 @@ def build_picture_mechanism(
             latent_noise,
             patch,
             parent_scales,
+            dense_coarsest,
         )
     raise unknown("picture mechanism", picture, get_args(Picture))

@@ -76,6 +76,8 @@ class EncoderLevel(nn.Module):
     Arguments:
         finer_width: channels of the next finer level; of the images for the finest.
         pool: how often rows and columns shrink, (1, 1) for the finest level.
+        dense: whether one convolution of the size of `pool` is in place of both: an average over
+            the picture knows no places.
     """
 
     def __init__(
@@ -85,11 +87,14 @@ class EncoderLevel(nn.Module):
         size: tuple[int, int],
         pool: tuple[int, int],
         blocks: int,
+        *,
+        dense: bool = False,
     ) -> None:
         super().__init__()
-        self.pool = pool
+        self.pool = (1, 1) if dense else pool
         finest = pool == (1, 1)
-        self.enter = nn.Conv2d(finer_width, width, 3 if finest else 1, padding=int(finest))
+        kernel = pool if dense else (3, 3) if finest else (1, 1)
+        self.enter = nn.Conv2d(finer_width, width, kernel, padding=int(finest))
         self.blocks = nn.ModuleList(BottleneckBlock(width, width, size) for _ in range(blocks))
 
     def forward(self, maps: Tensor) -> Tensor:
@@ -143,6 +148,8 @@ class DecoderLevel(nn.Module):
         coarser_width: channels of the next coarser level; 0 for the coarsest.
         width, latents, parents, size: see `StochasticLayer`.
         layers: number of stochastic layers.
+        dense: whether the coarser maps, of 1 x 1, become maps by a dense layer: repeated, they are
+            alike everywhere, and what the variables say of the shape takes long to learn.
         scaled: whether the parents also scale the channels at the end of the level.
     """
 
@@ -155,12 +162,21 @@ class DecoderLevel(nn.Module):
         size: tuple[int, int],
         layers: int,
         *,
+        dense: bool = False,
         scaled: bool = False,
     ) -> None:
         super().__init__()
         self.size = size
         self.bias = nn.Parameter(torch.zeros(1, width, *size))
-        self.enter = nn.Conv2d(coarser_width, width, 1) if coarser_width else None
+        self.enter: nn.Module | None = None
+        if dense:
+            self.enter = nn.Sequential(
+                nn.Flatten(),
+                nn.Linear(coarser_width, width * size[0] * size[1]),
+                nn.Unflatten(1, (width, *size)),
+            )
+        elif coarser_width:
+            self.enter = nn.Conv2d(coarser_width, width, 1)
         self.layers = nn.ModuleList(
             StochasticLayer(width, latents, parents, size) for _ in range(layers)
         )
@@ -173,7 +189,10 @@ class DecoderLevel(nn.Module):
         """Return the first maps of this level, from those of the next coarser one."""
         if coarser is None or self.enter is None:
             return self.bias.expand(batch, -1, -1, -1)
-        return self.bias + functional.interpolate(self.enter(coarser), self.size, mode="nearest")
+        maps = self.enter(coarser)
+        if maps.shape[2:] != self.bias.shape[2:]:
+            maps = functional.interpolate(maps, self.size, mode="nearest")
+        return self.bias + maps
 
     def end(self, maps: Tensor, parents: Tensor) -> Tensor:
         """Return the last maps of this level, their channels scaled by the parents."""

@@ -42,7 +42,8 @@ def test_each_row_has_one_variable_of_another_row_and_its_effects(data: Dataset)
 def test_predictor_gets_no_gradient_and_the_picture_does(data: Dataset) -> None:
     model, images, values = prepared(data)
     known = torch.ones_like(values, dtype=torch.bool)
-    loss = counterfactual_loss(model, images, values, known, torch.Generator().manual_seed(0))
+    latents = model.picture.infer(model.pad(images), model.parents(values)).latents
+    loss = counterfactual_loss(model, latents, values, known, torch.Generator().manual_seed(0))
     assert loss.shape == (64,)
     loss.mean().backward()
     assert all(p.grad is None for p in model.predictor.parameters())
@@ -53,7 +54,8 @@ def test_rows_with_missing_labels_do_not_count(data: Dataset) -> None:
     model, images, values = prepared(data)
     known = torch.ones_like(values, dtype=torch.bool)
     known[::2, 1] = False
-    loss = counterfactual_loss(model, images, values, known, torch.Generator().manual_seed(0))
+    latents = model.picture.infer(model.pad(images), model.parents(values)).latents
+    loss = counterfactual_loss(model, latents, values, known, torch.Generator().manual_seed(0))
     assert (loss[::2] == 0).all()
     assert (loss[1::2] > 0).all()
 
@@ -77,3 +79,46 @@ def test_training_with_the_term_shows_more_of_what_was_set(data: Dataset) -> Non
 def test_negative_weight_is_refused(data: Dataset) -> None:
     with pytest.raises(UsageError, match="counterfactual_weight"):
         DeepSCM(data.spec, graph=GRAPH, counterfactual_weight=-1.0)
+
+
+def test_term_counts_from_its_start_on(data: Dataset) -> None:
+    model, _, _ = prepared(data, counterfactual_weight=3.0, counterfactual_start=0.5, epochs=4)
+    model.prepare_training(data, seed=0)
+    half = 2 * (len(data.train) // SMALL["batch_size"])
+    rows = {"images": data.train.images[:32] / 255, "labels": data.train.labels[:32]}
+
+    def terms(step: int) -> dict[str, torch.Tensor]:
+        batch = {**rows, "step": torch.tensor(float(step))}
+        return model.loss(batch, torch.Generator().manual_seed(0))
+
+    before, after = terms(half - 1), terms(half)
+    assert before["counterfactual"] == after["counterfactual"]
+    added = after["loss"] - before["loss"]
+    torch.testing.assert_close(added, 3 * after["counterfactual"], rtol=0, atol=1e-3)
+
+
+def test_first_kl_weights_are_geometric_over_resolutions_and_steps(data: Dataset) -> None:
+    settings: dict[str, Any] = {"widths": (8,), "layers": (1, 2, 1), "encoder_blocks": (1,)}
+    model, _, _ = prepared(
+        data,
+        picture="hvae",
+        first_kl_weight=2.0,
+        first_fine_kl_factor=16.0,
+        kl_weight=0.5,
+        warm_up=0.5,
+        epochs=4,
+        **settings,
+    )
+    model.prepare_training(data, seed=0)
+    steps = 2 * (len(data.train) // SMALL["batch_size"])
+    sizes = [shape[1] for shape in model.picture.latent_shapes]
+    ranks = torch.tensor([sorted(set(sizes)).index(size) for size in sizes])
+    first = 2.0 * 16.0 ** (ranks / ranks.max())
+
+    def weights(share: float) -> torch.Tensor:
+        return model.kl_weights({"step": torch.tensor(share * steps)})
+
+    torch.testing.assert_close(weights(0), first)
+    torch.testing.assert_close(weights(0.5), (first * 0.5).sqrt())
+    torch.testing.assert_close(weights(1), torch.full_like(first, 0.5))
+    torch.testing.assert_close(weights(1.9), torch.full_like(first, 0.5))

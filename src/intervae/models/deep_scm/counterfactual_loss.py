@@ -17,7 +17,7 @@ from intervae.models.deep_scm.queries import DeepSCMQueries
 
 def counterfactual_loss(
     model: DeepSCMQueries,
-    images: Tensor,
+    latents: tuple[Tensor, ...],
     values: Tensor,
     known: Tensor,
     generator: torch.Generator | None,
@@ -27,13 +27,13 @@ def counterfactual_loss(
     The weights of the predictor get no gradient: it would learn to read the model's pictures.
 
     Arguments:
-        images: (B, C, H, W) in [0, 1].
+        latents: noise of the latents of B pictures, drawn from the posterior.
         values: (B, n) in normalised units, finite.
         known: (B, n).
     """
     after = random_interventions(model, values, generator)
-    noise = model.picture.abduct(model.pad(images), model.parents(values), generator, 0.0)
-    pictures = model.crop(model.picture.predict(noise, model.parents(after)))
+    mean, _ = model.picture.mean_scale(latents, model.parents(after))
+    pictures = model.crop(mean.clamp(0, 1))
     predictor = model.predictor
     fixed = {name: tensor.detach() for name, tensor in predictor.named_parameters()}
     outputs = functional_call(predictor, fixed, (pictures,))

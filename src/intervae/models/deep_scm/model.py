@@ -58,6 +58,8 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
     Settings = DeepSCMSettings
     settings: DeepSCMSettings
     warm_up_steps: Tensor
+    counterfactual_step: Tensor
+    latent_fineness: Tensor
     accepts_missing_labels = True
     counterfactual_takes_labels = True
 
@@ -109,8 +111,12 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
             latent_noise=settings.latent_noise,
             patch=settings.patch,
             parent_scales=settings.parent_scales,
+            dense_coarsest=settings.dense_coarsest,
         )
         self.register_buffer("warm_up_steps", torch.zeros(()))
+        self.register_buffer("counterfactual_step", torch.zeros(()), persistent=False)
+        fineness = torch.tensor(self.picture.latent_fineness)
+        self.register_buffer("latent_fineness", fineness, persistent=False)
         self.register_buffer("class_seen", all_classes(self.types))
 
     # ---- loss ----------------------------------------------------------------------------------
@@ -130,35 +136,38 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
         features = torch.where(
             known[:, self.variables.feature_owner], encode_values(values, self.types), expected
         )
-        losses, kls = self.picture.loss_terms(
-            self.pad(images), self.picture_parents(features), generator
-        )
-        reconstruction, kl = losses.mean(), kls.mean()
+        padded = self.pad(images)
+        inference = self.picture.infer(padded, self.picture_parents(features), generator)
+        reconstruction = self.picture.reconstruction_loss(padded, inference).mean()
+        kls = inference.layer_kl.mean(1)  # (layers,)
         terms = {
-            "loss": reconstruction + self.kl_weight(batch) * kl + variables + prediction,
+            "loss": reconstruction + (self.kl_weights(batch) * kls).sum() + variables + prediction,
             "reconstruction": reconstruction,
-            "kl": kl,
+            "kl": kls.sum(),
             "variables": variables,
             "prediction": prediction,
         }
         if self.settings.counterfactual_weight:
             terms["counterfactual"] = counterfactual_loss(
-                self, images, values, known, generator
+                self, inference.latents, values, known, generator
             ).mean()
-            started = (batch["step"] >= self.warm_up_steps).to(reconstruction.dtype)
+            started = (batch["step"] >= self.counterfactual_step).to(reconstruction.dtype)
             weight = started * self.settings.counterfactual_weight
             terms["loss"] = terms["loss"] + weight * terms["counterfactual"]
         return terms
 
-    def kl_weight(self, batch: Batch) -> Tensor:
-        """Weight of the KL at a step: geometric from `first_kl_weight` to `kl_weight`.
+    def kl_weights(self, batch: Batch) -> Tensor:
+        """Weights of the KLs of all latents at a step, (layers,).
 
-        With a large weight at first the picture is drawn from the variables, which cost nothing;
-        else z also carries what they tell, and do() changes less.
+        Geometric over the warm-up, from the first weights to `kl_weight`. First weights are
+        geometric over the resolutions. With large ones the picture is first drawn from the
+        variables, which cost nothing, and from coarse latents; else z, or its finest maps alone,
+        also carry what the variables tell, and do() changes less.
         """
         settings = self.settings
+        first = settings.first_kl_weight * settings.first_fine_kl_factor**self.latent_fineness
         share = (batch["step"] / (self.warm_up_steps + 1e-6)).clamp(0, 1)
-        return settings.first_kl_weight * (settings.kl_weight / settings.first_kl_weight) ** share
+        return first * (settings.kl_weight / first) ** share
 
     # ---- training ------------------------------------------------------------------------------
     def check(self, data: Dataset) -> None:
@@ -209,8 +218,9 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
         return self.variables.set_graph(CausalGraph.from_edges(data.names, graph.edges))
 
     def prepare_training(self, data: Dataset, seed: int) -> None:
-        """Store the steps of the warm-up, and which classes of each variable occur in training."""
+        """Store when weights change, and which classes of each variable occur in training."""
         steps = self.settings.epochs * (len(data.train) // self.settings.batch_size)
         self.warm_up_steps.fill_(self.settings.warm_up * steps)
+        self.counterfactual_step.fill_(self.settings.counterfactual_start * steps)
         labels = self.spec.normalise(data.train.labels.to(self.device))
         mark_classes(self.class_seen, labels, self.types)

@@ -43,13 +43,21 @@ class DeepSCMSettings:
     first_kl_weight: float = setting(
         1.0, "weight of KL(q(z) || p(z)) at the start of training", advanced=True
     )
+    first_fine_kl_factor: float = setting(
+        1.0,
+        "times the weight of the finest latents of the hvae at the start; geometric in between",
+        advanced=True,
+    )
     warm_up: float = setting(
         0.5, "fraction of the training over which the weight of the KL changes", advanced=True
     )
     counterfactual_weight: float = setting(
         0.0,
-        "weight, after the warm-up, of reading the new values on pictures under do(); 0 for none",
+        "weight of reading the new values on pictures under do(); 0 for none",
         advanced=True,
+    )
+    counterfactual_start: float = setting(
+        0.1, "fraction of the training before that weight counts", advanced=True
     )
     channels: tuple[int, ...] = setting(
         (32, 32, 64, 64), "channels of the convolutions of the vae and the predictor", advanced=True
@@ -73,6 +81,12 @@ class DeepSCMSettings:
     )
     parent_scales: bool = setting(
         False, "variables also scale the channels of the hvae, not only add to them", advanced=True
+    )
+    dense_coarsest: bool = setting(
+        False,
+        "dense layers between the 1x1 maps of the hvae and the next, so that classes have shapes "
+        "early; not in the papers",
+        advanced=True,
     )
     latent_noise: LatentNoise = setting(
         "standardised",
@@ -103,8 +117,8 @@ class DeepSCMSettings:
     def __post_init__(self) -> None:
         check_minimum(self, latents=1, hidden=1, mechanism_hidden=1, mechanism_layers=0, bins=2)
         check_minimum(self, latent_temperature=0, pixel_temperature=0, warm_up=0)
-        check_minimum(self, weight_decay=0, counterfactual_weight=0)
-        for name in ("clip", "kl_weight", "first_kl_weight"):
+        check_minimum(self, weight_decay=0, counterfactual_weight=0, counterfactual_start=0)
+        for name in ("clip", "kl_weight", "first_kl_weight", "first_fine_kl_factor"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be larger than 0.")
         if not 0 <= self.averaging < 1:
