@@ -36,6 +36,7 @@ from intervae.experiments.cmcl_score import (
     reorder,
     true_edges,
 )
+from intervae.models.cmcl.settings import CMCLSettings
 
 ORDER = [3, 0, 5, 1, 4, 2]  # latent k of the oracle is the true latent ORDER[k]
 TINY_DATA: dict[str, Any] = {"size": 8, "samples": 120}
@@ -310,3 +311,10 @@ def test_jobs_have_the_settings_of_the_notes() -> None:
         assert {key: job.options[key] for key in cmcl.DATA} == cmcl.DATA or job.variant.endswith(
             cmcl.WEAK
         )
+
+
+def test_tables_anneal_as_the_default_does_but_for_the_ablation() -> None:
+    for job in TRAININGS.jobs:
+        if job.model == "cmcl":
+            without = job.variant.endswith(cmcl.NO_ANNEALING)
+            assert job.settings["annealing"] == (0.0 if without else CMCLSettings().annealing)
