@@ -171,6 +171,14 @@ def test_images_are_the_interpolated_matrix(size):
     assert len(set(SIMULATOR.cells.tolist())) == 6
 
 
+def test_cells_of_folded_images_are_the_transformed_latents_with_their_noise():
+    free = CrossModal(graph="4/10", world=3, weakest=1.0, gp="free")
+    shown = np.stack([t(VALUES[:, j]) for j, t in enumerate(free.transforms)], 1) + NOISES[:, 10:]
+    cells = free.read_cells(free.render(VALUES, NOISES))
+    # 256 greys, and at most a few rows beyond black and white
+    assert np.quantile(np.abs(cells - shown), 0.99) < 0.03
+
+
 @pytest.mark.parametrize("size", [16, 32])
 def test_latents_can_be_read_from_the_images(size):
     latents = SIMULATOR.read_latents(SIMULATOR.render(VALUES, size=size))

@@ -57,8 +57,7 @@ class TrainOnSimulation(Train):
 
     def simulated_data(self, seed: int) -> Dataset:
         """Return the simulated data set of a seed."""
-        own_seed = seed + self.first_seed
-        return load_data(self.data, **self.options, world=own_seed, seed=own_seed)
+        return load_world(self.data, self.options, seed + self.first_seed)
 
     def run(self, seed: int, device: str, folder: Path) -> Numbers:
         data, stored = self.simulated_data(seed), self.latents(seed, device, folder)
@@ -100,6 +99,11 @@ class TrainOnSimulation(Train):
                 "remove it or choose another --runs folder."
             )
         return stored
+
+
+def load_world(name: str, options: Mapping[str, Any], seed: int) -> Dataset:
+    """Return a data set whose simulator and rows are those of one seed."""
+    return load_data(name, **options, world=seed, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,7 @@ def draw_panels(folders: Mapping[str, Path], stem: Path) -> None:
         stored = read_latents(folder)
         identity = json.loads(str(stored["made_for"]))
         seed = identity["seed"]
-        data = load_data(identity["data"], **identity["options"], world=seed, seed=seed)
+        data = load_world(identity["data"], identity["options"], seed)
         assert data.graph is not None
         order = match_latents(EncodedSplits(stored["train"], stored["test"]), data)[0]
         truth = CausalGraph(data.graph.names, data.graph.adjacency.astype(float))

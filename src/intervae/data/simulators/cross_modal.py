@@ -167,13 +167,22 @@ class CrossModal(Simulator):
     def read_latents(self, images: np.ndarray | Tensor) -> np.ndarray:
         """Latents (N, m) that images (N, 1, H, H), uint8 or in [0, 1], show.
 
-        Least squares for the cells, then the inverse of the monotone transform.
+        The inverse of the monotone transform of `read_cells`.
         """
         if self.gp != "monotone":
             raise QueryError(
                 'an image made with gp="free" does not determine its latents; '
                 'read one that was made with gp="monotone".'
             )
+        cells = self.read_cells(images)
+        latents = [t.invert(cells[:, j]) for j, t in enumerate(self.transforms)]
+        return np.stack(latents, axis=1)
+
+    def read_cells(self, images: np.ndarray | Tensor) -> np.ndarray:
+        """Transformed latents with their noise (N, m) that images (N, 1, H, H) show.
+
+        Least squares; cells beyond black and white were clipped.
+        """
         pixels = np.asarray(images.detach().cpu() if isinstance(images, Tensor) else images)
         shape = pixels.shape
         if pixels.ndim != 4 or shape[1] != 1 or shape[2] != shape[3] or shape[2] < CELLS:
@@ -183,9 +192,7 @@ class CrossModal(Simulator):
             grey = pixels[:, 0].astype(np.float64)
         inverse = np.linalg.pinv(_interpolation_weights(shape[2]))
         matrix = (inverse @ grey @ inverse.T).reshape(-1, CELLS**2)[:, self.cells]
-        cells = matrix * (self.white - self.black) + self.black
-        latents = [t.invert(cells[:, j]) for j, t in enumerate(self.transforms)]
-        return np.stack(latents, axis=1)
+        return matrix * (self.white - self.black) + self.black
 
     # ---- data ------------------------------------------------------------------------------------
     def dataset(
