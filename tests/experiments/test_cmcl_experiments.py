@@ -231,7 +231,7 @@ def test_experiments_share_equal_trainings() -> None:
             training = job.training_job if isinstance(job, LearnGraph) else job
             assert by_key.setdefault(training.key, training) == training
     assert {job.key for job in TRAININGS.jobs} == by_key.keys()
-    assert len(TRAININGS.jobs) == 7 * 5 + 2 * 5 + 2 + 1 + 5 + 4
+    assert len(TRAININGS.jobs) == 7 * 5 + 2 * 5 + 4 * 5 + 1 + 5 + 4
     for job in TRAININGS.jobs:
         nodes = job.options["graph"].partition("/")
         assert job.settings["latents"] == (int(nodes[2]) - int(nodes[0]) if nodes[1] else 5)

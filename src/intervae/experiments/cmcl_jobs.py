@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -169,6 +169,34 @@ def read_latents(folder: Path) -> dict[str, np.ndarray]:
     """Read the arrays that `TrainOnSimulation.latents` stored in a run folder."""
     with np.load(folder / LATENTS, allow_pickle=False) as arrays:
         return dict(arrays)
+
+
+def draw_bars(
+    path: Path, rows: Sequence[Mapping[str, Any]], *, jobs: Sequence[Job], **options: Any
+) -> None:
+    """Draw bars; the paper's numbers also of those `jobs` that have not been run."""
+    figures.grouped_bars(path, with_unmeasured(rows, jobs), **options)
+
+
+def with_unmeasured(
+    rows: Sequence[Mapping[str, Any]], jobs: Sequence[Job]
+) -> list[Mapping[str, Any]]:
+    """Rows in the order of `jobs`, with one of the paper's number alone for each job without any.
+
+    Rows of other jobs, as those of a quick form, are returned as they are.
+    """
+    order = {(job.data, job.model, job.variant): k for k, job in enumerate(jobs)}
+    measured = {(row["data"], row["model"], row["variant"]) for row in rows}
+    if not measured <= order.keys():
+        return list(rows)
+    added = [
+        {**dict(zip(("data", "model", "variant"), key, strict=True)), "metric": metric}
+        | {"part": "", "paper": value}
+        for key, k in order.items()
+        if key not in measured
+        for metric, value in jobs[k].paper.items()
+    ]
+    return sorted([*rows, *added], key=lambda row: order[row["data"], row["model"], row["variant"]])
 
 
 def draw_panels(folders: Mapping[str, Path], stem: Path) -> None:
