@@ -132,7 +132,7 @@ CMCL_CONTRAST = Experiment(
     "cmcl-contrast",
     "When CMCL's contrast can matter: independent and correlated columns",
     (*_TRUE, *(_train(columns, words) for columns in COLUMNS for words in CONTRAST)),
-    seeds=5,
+    seeds=3,
     shown=(
         "classifier_auc",
         "contrast_gain",
