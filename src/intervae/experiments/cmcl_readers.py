@@ -201,7 +201,7 @@ COVID_READERS = Experiment(
     (
         *(_covid(LOGISTIC, region) for region in REGIONS),
         _covid(LOGISTIC, "whole", 128),
-        *(_covid(CLASSIFIER, region) for region in ("whole", "frame")),
+        _covid(CLASSIFIER, "whole"),
     ),
     seeds=5,
     shown=(*SCORES, "test_pictures"),
