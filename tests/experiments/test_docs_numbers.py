@@ -272,3 +272,32 @@ def test_docs_of_real_x_rays_have_the_accuracies_of_the_readers() -> None:
     values += tuple(latents["covid-cxr", "cmcl", "covid", name]["mean"] for name in names)
     for text, value in zip(texts, values, strict=True):
         assert_rounded(text, value)
+
+
+def test_docs_of_the_contrast_have_the_numbers_of_both_columns() -> None:
+    rows = rows_of("cmcl-contrast")
+
+    def mean(model: str, variant: str, metric: str) -> float:
+        row = rows["cross-modal", model, variant, metric]
+        assert len(row["per_seed"]) == 3
+        return row["mean"]
+
+    lines = table_after("docs/cmcl.md", "Means of three simulators, 3/6")
+    for (_, auc, *cells), columns in zip(lines, ("correlated", "independent"), strict=True):
+        texts = [*NUMBER.findall(auc), *cells]
+        values = [
+            mean("true-latents", f"{columns} columns, {inputs}", "classifier_auc")
+            for inputs in ("latents", "changes")
+        ]
+        values += [
+            mean("cmcl", f"{columns} columns, {words}", metric)
+            for metric in ("mic_linked", "shd")
+            for words in ("no contrast", "contrast")
+        ]
+        for text, value in zip(texts, values, strict=True):
+            assert_rounded(text, value)
+    (saved,) = numbers_in("docs/cmcl.md", r"saves (\d+) % of the time")
+    with_it, without = (
+        cmcl("cmcl-table2", variant, "train_seconds") for variant in ("20/40", "20/40 no contrast")
+    )
+    assert_rounded(saved, 100 * (1 - without / with_it))
