@@ -44,6 +44,32 @@ def test_directions_are_random_or_as_requested():
     assert all(cause[0] == "z" for cause, _, _ in CrossModal(directions="anti-causal").graph.edges)
 
 
+def test_half_of_the_directions_are_causal():
+    for world, (graph, causal) in enumerate((("4/8", 2), ("5/10", 3), ("1/4", 1))):
+        edges = CrossModal(graph=graph, directions="half", world=world).graph.edges
+        assert sum(cause[0] == "u" for cause, _, _ in edges) == causal
+
+
+def test_columns_that_are_no_effects_have_the_correlation():
+    simulator = CrossModal(graph="6/12", directions="half", correlation=0.7, world=1)
+    noises = simulator.sample_exogenous(40_000, np.random.default_rng(0))
+    roots = [u for u in simulator.structured_names if not simulator.graph.parents(u)]
+    index = [simulator.graph.names.index(u) for u in roots]
+    assert len(index) == 3
+    expected = np.eye(noises.shape[1])
+    expected[np.ix_(index, index)] += 0.7 * (1 - np.eye(3))
+    assert np.abs(np.corrcoef(noises.T) - expected).max() < 0.02
+    np.testing.assert_allclose(noises[:, index].std(0), 1, rtol=0.02)
+    plain = CrossModal(graph="6/12", directions="half", world=1)
+    assert plain.graph == simulator.graph
+    other = [k for k in range(noises.shape[1]) if k not in index]
+    drawn = plain.sample_exogenous(50, np.random.default_rng(0))
+    again = simulator.sample_exogenous(50, np.random.default_rng(0))
+    np.testing.assert_array_equal(drawn[:, other], again[:, other])
+    data = load_data("cross-modal", graph="6/12", directions="half", correlation=0.7, samples=3000)
+    assert reload(data.source).simulator.correlation == 0.7
+
+
 def _edges(graph: str, world: int) -> list[tuple[str, str, float]]:
 
     z, u, pairs = draw_edges(graph, None, "random", np.random.default_rng([world, 0]))
@@ -169,6 +195,14 @@ def test_images_are_the_interpolated_matrix(size):
     )
     np.testing.assert_allclose(SIMULATOR.render(VALUES, NOISES, size=size), expected, atol=0.51)
     assert len(set(SIMULATOR.cells.tolist())) == 6
+
+
+def test_cells_of_folded_images_are_the_transformed_latents_with_their_noise():
+    free = CrossModal(graph="4/10", world=3, weakest=1.0, gp="free")
+    shown = np.stack([t(VALUES[:, j]) for j, t in enumerate(free.transforms)], 1) + NOISES[:, 10:]
+    cells = free.read_cells(free.render(VALUES, NOISES))
+    # 256 greys, and at most a few rows beyond black and white
+    assert np.quantile(np.abs(cells - shown), 0.99) < 0.03
 
 
 @pytest.mark.parametrize("size", [16, 32])

@@ -36,6 +36,7 @@ from intervae.experiments.cmcl_score import (
     reorder,
     true_edges,
 )
+from intervae.models.cmcl.settings import CMCLSettings
 
 ORDER = [3, 0, 5, 1, 4, 2]  # latent k of the oracle is the true latent ORDER[k]
 TINY_DATA: dict[str, Any] = {"size": 8, "samples": 120}
@@ -230,7 +231,7 @@ def test_experiments_share_equal_trainings() -> None:
             training = job.training_job if isinstance(job, LearnGraph) else job
             assert by_key.setdefault(training.key, training) == training
     assert {job.key for job in TRAININGS.jobs} == by_key.keys()
-    assert len(TRAININGS.jobs) == 7 * 5 + 2 * 5 + 2 + 1 + 5 + 4
+    assert len(TRAININGS.jobs) == 7 * 5 + 2 * 5 + 4 * 5 + 1 + 5 + 4
     for job in TRAININGS.jobs:
         nodes = job.options["graph"].partition("/")
         assert job.settings["latents"] == (int(nodes[2]) - int(nodes[0]) if nodes[1] else 5)
@@ -310,3 +311,10 @@ def test_jobs_have_the_settings_of_the_notes() -> None:
         assert {key: job.options[key] for key in cmcl.DATA} == cmcl.DATA or job.variant.endswith(
             cmcl.WEAK
         )
+
+
+def test_tables_anneal_as_the_default_does_but_for_the_ablation() -> None:
+    for job in TRAININGS.jobs:
+        if job.model == "cmcl":
+            without = job.variant.endswith(cmcl.NO_ANNEALING)
+            assert job.settings["annealing"] == (0.0 if without else CMCLSettings().annealing)

@@ -248,3 +248,89 @@ def test_research_note_has_the_accuracies_of_x_rays() -> None:
         assert_rounded(majority, of("majority_accuracy")["mean"])
         assert_rounded(balanced, of("link_balanced_accuracy")["mean"])
         assert_rounded(auc, of("link_auc")["mean"])
+
+
+def test_docs_of_folded_images_have_the_mic_of_the_readers() -> None:
+    readers, table1 = rows_of("cmcl-folded"), rows_of("cmcl-table1")
+    keys = (
+        ("cmcl", "free GP", "mic_linked"),
+        ("cells", "free GP", "mic_linked"),
+        ("boosted-trees", "free GP", "mic_linked"),
+        ("boosted-trees + table", "free GP", "mic_linked"),
+        ("cells", "free GP", "mic_true_column"),
+        ("cmcl", "free GP", "paper"),
+        ("cells", "free GP, noise 0.03", "mic_linked"),
+        ("cells", "free GP, no noise", "mic_linked"),
+    )
+    lines = table_after("docs/cmcl.md", "On 8/16 and 10/20")
+    for (_, *cells), (model, variant, metric) in zip(lines, keys, strict=True):
+        rows = table1 if model == "cmcl" else readers
+        for cell, graph in zip(cells, ("8/16", "10/20"), strict=True):
+            name = "mic_linked" if metric == "paper" else metric
+            row = rows["cross-modal", model, f"{graph} {variant}", name]
+            assert len(row["per_seed"]) == 5
+            assert_rounded(cell, row["paper" if metric == "paper" else "mean"])
+
+
+def test_docs_of_real_x_rays_have_the_accuracies_of_the_readers() -> None:
+    readers, latents = rows_of("covid-readers"), rows_of("cmcl-xray")
+
+    def accuracy(variant: str, metric: str = "accuracy") -> float:
+        return readers["covid-cxr", "pca-logistic", variant, metric]["mean"]
+
+    texts = numbers_in(
+        "docs/cmcl-pictures.md",
+        r"reaches ([\d.]+) on held-out patients \(majority ([\d.]+)\)[^(]*\(([\d.]+)\); the"
+        r" centre alone gives ([\d.]+)",
+    )
+    values = [
+        accuracy("whole"),
+        accuracy("whole", "majority_accuracy"),
+        accuracy("frame"),
+        accuracy("centre"),
+    ]
+    texts += numbers_in("docs/cmcl-pictures.md", r"no more than 64\s+\(([\d.]+)\)")
+    texts += numbers_in(
+        "docs/cmcl-pictures.md", r"of CMCL have ([\d.]+), the latent of `covid` ([\d.]+)\."
+    )
+    values += [accuracy("whole, 128 pixels")]
+    (text,) = numbers_in("docs/cmcl-pictures.md", r"a convolutional classifier has ([\d.]+)\.")
+    row = readers["covid-cxr", "convolutional-classifier", "whole", "accuracy"]
+    assert len(row["per_seed"]) == 5
+    assert_rounded(text, row["mean"])
+    names = ("all_latents_accuracy", "link_accuracy")
+    values += [latents["covid-cxr", "cmcl", "covid", name]["mean"] for name in names]
+    for text, value in zip(texts, values, strict=True):
+        assert_rounded(text, value)
+    for variant in ("whole", "frame"):
+        row = readers["covid-cxr", "pca-logistic", variant, "above_majority"]
+        assert min(row["per_seed"].values()) > 0.05
+
+
+def test_docs_of_the_contrast_have_the_numbers_of_both_columns() -> None:
+    rows = rows_of("cmcl-contrast")
+
+    def mean(model: str, variant: str, metric: str) -> float:
+        row = rows["cross-modal", model, variant, metric]
+        assert len(row["per_seed"]) == 3
+        return row["mean"]
+
+    lines = table_after("docs/cmcl.md", "Means of three simulators, 3/6")
+    for (_, auc, *cells), columns in zip(lines, ("correlated", "independent"), strict=True):
+        texts = [*NUMBER.findall(auc), *cells]
+        values = [
+            mean("true-latents", f"{columns} columns, {inputs}", "classifier_auc")
+            for inputs in ("latents", "changes")
+        ]
+        values += [
+            mean("cmcl", f"{columns} columns, {words}", metric)
+            for metric in ("mic_linked", "shd")
+            for words in ("no contrast", "contrast")
+        ]
+        for text, value in zip(texts, values, strict=True):
+            assert_rounded(text, value)
+    (saved,) = numbers_in("docs/cmcl.md", r"saves (\d+) % of the time")
+    with_it, without = (
+        cmcl("cmcl-table2", variant, "train_seconds") for variant in ("20/40", "20/40 no contrast")
+    )
+    assert_rounded(saved, 100 * (1 - without / with_it))

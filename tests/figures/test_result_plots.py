@@ -89,6 +89,15 @@ def test_bars_have_the_values_of_the_rows_and_a_colour_per_model(drawn):
         assert high > max(r["paper"] for r in expected)
 
 
+def test_a_row_of_the_papers_number_alone_has_a_diamond_and_no_bar(drawn):
+    alone = {k: v for k, v in row("b", "mic", 0, paper=0.7).items() if k not in ("mean", "std")}
+    axes = drawn(grouped_bars, [row("a", "mic", 0.5), alone], metrics=("mic",)).figure.axes[1]
+    assert [height for _, _, height, _ in bars(axes)] == [0.5]
+    ((x, y),) = papers(axes)
+    assert y == 0.7
+    assert x > bars(axes)[0][0]
+
+
 def test_error_bars_are_one_standard_deviation_each_way(drawn):
     axes = drawn(grouped_bars, table(), metrics=("mic",)).figure.axes[1]
     spans = [

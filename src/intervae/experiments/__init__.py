@@ -18,7 +18,9 @@ from intervae.experiments.causalvae import DEMO, FLOW, GARDEN, GRAPH, PENDULUM
 from intervae.experiments.causalvae_celeba import CELEBA_GRAPH
 from intervae.experiments.causalvae_table1 import TABLE1
 from intervae.experiments.cmcl import CMCL_FIG2, CMCL_FIG3, CMCL_TABLE1, CMCL_TABLE2
+from intervae.experiments.cmcl_contrast import CMCL_CONTRAST
 from intervae.experiments.cmcl_mnist import CMCL_MNIST
+from intervae.experiments.cmcl_readers import CMCL_FOLDED, COVID_READERS
 from intervae.experiments.cmcl_xray import CMCL_XRAY
 from intervae.experiments.counterfactual_celeba import COUNTERFACTUAL_CELEBA
 from intervae.experiments.counterfactual_morphomnist import COUNTERFACTUAL_MORPHOMNIST
@@ -60,8 +62,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     CMCL_FIG3,
     CMCL_TABLE1,
     CMCL_TABLE2,
+    CMCL_CONTRAST,
+    CMCL_FOLDED,
     CMCL_MNIST,
     CMCL_XRAY,
+    COVID_READERS,
     COUNTERFACTUAL_CELEBA,
     COUNTERFACTUAL_MORPHOMNIST,
     SAMPLES_UNDER_DO,

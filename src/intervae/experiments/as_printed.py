@@ -15,8 +15,7 @@ from intervae.experiments.betavae import BETA_VAE_METRIC
 from intervae.experiments.causal_prior_motion import CAUSAL_PRIOR_MOTION
 from intervae.experiments.causal_prior_parabola import CAUSAL_PRIOR_PARABOLA, ParabolaTraining
 from intervae.experiments.causalvae_table1 import TABLE1
-from intervae.experiments.cmcl import CMCL_TABLE1, READ_OFF
-from intervae.experiments.cmcl import TABLE1 as CMCL_GRAPHS
+from intervae.experiments.cmcl import CMCL_TABLE1, FREE, READ_OFF
 from intervae.experiments.ctvae import CTVAE_TABLE1
 from intervae.experiments.jobs import Train
 from intervae.experiments.ladder import LVAE_MNIST, LikelihoodJob
@@ -136,7 +135,7 @@ CAUSAL_PRIOR = Experiment(
 
 # ---- CMCL ----------------------------------------------------------------------------------------
 _GRAPHS = tuple(
-    job for job in CMCL_TABLE1.jobs if job.model == "cmcl" and job.variant in CMCL_GRAPHS
+    job for job in CMCL_TABLE1.jobs if job.model == "cmcl" and job.variant.endswith(FREE)
 )
 _CMCL_CHANGES: dict[str, dict[str, Any]] = {
     "no annealing": {"annealing": 0.0},
@@ -155,7 +154,7 @@ def _cmcl_rows(job: Job, changes: Mapping[str, Mapping[str, Any]]) -> tuple[Job,
 _CMCL = tuple(
     row
     for job in _GRAPHS
-    for row in _cmcl_rows(job, _CMCL_CHANGES if job.variant == "5/10" else {})
+    for row in _cmcl_rows(job, _CMCL_CHANGES if job.options["graph"] == "5/10" else {})
 )
 CMCL = Experiment(
     "cmcl-as-printed",

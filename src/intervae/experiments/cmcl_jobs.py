@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -57,8 +57,7 @@ class TrainOnSimulation(Train):
 
     def simulated_data(self, seed: int) -> Dataset:
         """Return the simulated data set of a seed."""
-        own_seed = seed + self.first_seed
-        return load_data(self.data, **self.options, world=own_seed, seed=own_seed)
+        return load_world(self.data, self.options, seed + self.first_seed)
 
     def run(self, seed: int, device: str, folder: Path) -> Numbers:
         data, stored = self.simulated_data(seed), self.latents(seed, device, folder)
@@ -100,6 +99,11 @@ class TrainOnSimulation(Train):
                 "remove it or choose another --runs folder."
             )
         return stored
+
+
+def load_world(name: str, options: Mapping[str, Any], seed: int) -> Dataset:
+    """Return a data set whose simulator and rows are those of one seed."""
+    return load_data(name, **options, world=seed, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,34 @@ def read_latents(folder: Path) -> dict[str, np.ndarray]:
         return dict(arrays)
 
 
+def draw_bars(
+    path: Path, rows: Sequence[Mapping[str, Any]], *, jobs: Sequence[Job], **options: Any
+) -> None:
+    """Draw bars; the paper's numbers also of those `jobs` that have not been run."""
+    figures.grouped_bars(path, with_unmeasured(rows, jobs), **options)
+
+
+def with_unmeasured(
+    rows: Sequence[Mapping[str, Any]], jobs: Sequence[Job]
+) -> list[Mapping[str, Any]]:
+    """Rows in the order of `jobs`, with one of the paper's number alone for each job without any.
+
+    Rows of other jobs, as those of a quick form, are returned as they are.
+    """
+    order = {(job.data, job.model, job.variant): k for k, job in enumerate(jobs)}
+    measured = {(row["data"], row["model"], row["variant"]) for row in rows}
+    if not measured <= order.keys():
+        return list(rows)
+    added = [
+        {**dict(zip(("data", "model", "variant"), key, strict=True)), "metric": metric}
+        | {"part": "", "paper": value}
+        for key, k in order.items()
+        if key not in measured
+        for metric, value in jobs[k].paper.items()
+    ]
+    return sorted([*rows, *added], key=lambda row: order[row["data"], row["model"], row["variant"]])
+
+
 def draw_panels(folders: Mapping[str, Path], stem: Path) -> None:
     """Draw NAME-a.png, ...: estimated influences of each panel, matched, beside the truth."""
     for folder in folders.values():
@@ -175,7 +207,7 @@ def draw_panels(folders: Mapping[str, Path], stem: Path) -> None:
         stored = read_latents(folder)
         identity = json.loads(str(stored["made_for"]))
         seed = identity["seed"]
-        data = load_data(identity["data"], **identity["options"], world=seed, seed=seed)
+        data = load_world(identity["data"], identity["options"], seed)
         assert data.graph is not None
         order = match_latents(EncodedSplits(stored["train"], stored["test"]), data)[0]
         truth = CausalGraph(data.graph.names, data.graph.adjacency.astype(float))

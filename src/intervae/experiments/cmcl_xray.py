@@ -28,6 +28,7 @@ from intervae.report import write_figures
 
 FIGURE_IMAGES = 8
 REFERENCE_IMAGES = 256  # training images without the disease
+ACCURACIES = ("accuracy", "balanced_accuracy", "auc")  # of one latent and of all
 REFERENCE_BLOCK = -3  # of the encoder, for maps against a reference where there are no masks
 
 
@@ -67,7 +68,6 @@ def direction_numbers(edge: Link) -> Numbers:
 def prediction_numbers(model: Model, data: Dataset, edge: Link) -> Numbers:
     """Logistic regressions of the column on its latent and on all latents, on test images."""
     from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
     column = data.names.index(edge.column)
     train, test = (
@@ -76,11 +76,7 @@ def prediction_numbers(model: Model, data: Dataset, edge: Link) -> Numbers:
     train_labels, test_labels = (
         split.labels[:, column].cpu().numpy() for split in (data.train, data.test)
     )
-    majority = float(train_labels.mean() >= 0.5)
-    numbers: Numbers = {
-        "majority_accuracy": float((test_labels == majority).mean()),
-        "test_pictures": float(len(test_labels)),
-    }
+    majority, numbers = float(train_labels.mean() >= 0.5), Numbers()
     for name, latents in (
         ("link", [model.latent_names.index(edge.latent)]),
         ("all_latents", list(range(train.shape[1]))),
@@ -89,13 +85,26 @@ def prediction_numbers(model: Model, data: Dataset, edge: Link) -> Numbers:
         regression = LogisticRegression(max_iter=1000)
         regression.fit((train[:, latents] - mean) / std, train_labels)
         probability = regression.predict_proba((test[:, latents] - mean) / std)[:, 1]
-        predicted = probability > 0.5
-        numbers |= {
-            f"{name}_accuracy": float((predicted == test_labels).mean()),
-            f"{name}_balanced_accuracy": float(balanced_accuracy_score(test_labels, predicted)),
-            f"{name}_auc": float(roc_auc_score(test_labels, probability)),
-        }
+        scores = binary_scores(test_labels, probability, majority)
+        numbers |= {key: scores[key] for key in ("majority_accuracy", "test_pictures")}
+        numbers |= {f"{name}_{key}": scores[key] for key in ACCURACIES}
     return numbers
+
+
+def binary_scores(labels: np.ndarray, probability: np.ndarray, majority: float) -> Numbers:
+    """Scores of the predicted probabilities (N,) of 1, beside the more frequent answer."""
+    from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+
+    predicted, by_majority = probability > 0.5, float((labels == majority).mean())
+    accuracy = float((predicted == labels).mean())
+    return {
+        "accuracy": accuracy,
+        "above_majority": accuracy - by_majority,
+        "majority_accuracy": by_majority,
+        "balanced_accuracy": float(balanced_accuracy_score(labels, predicted)),
+        "auc": float(roc_auc_score(labels, probability)),
+        "test_pictures": float(len(labels)),
+    }
 
 
 def heat_map_numbers(model: Model, data: Dataset, edge: Link) -> tuple[Numbers, dict[str, int]]:

@@ -30,7 +30,7 @@ def grouped_bars(
 ) -> None:
     """Draw a panel per metric, a group of bars per data set and variant, a bar per model.
 
-    Diamonds are the paper's numbers.
+    Diamonds are the paper's numbers. A row without a `mean` has a diamond and no bar.
     """
     check_suffix(path)
     rows = job_rows(rows, metrics)
@@ -107,11 +107,13 @@ def _draw_groups(
     paper = []
     for k, (model, colour) in enumerate(colours.items()):
         shift = (k - (len(colours) - 1) / 2) * step
-        bars = [
+        places = [
             (groups.index((row["data"], row["variant"])) + shift, row)
             for row in rows
             if row["model"] == model
         ]
+        paper += [(position, row["paper"]) for position, row in places if "paper" in row]
+        bars = [(position, row) for position, row in places if "mean" in row]
         axes.bar(
             [position for position, _ in bars],
             [row["mean"] for _, row in bars],
@@ -121,9 +123,8 @@ def _draw_groups(
             error_kw=ERROR_BAR,
             ecolor=INK,
         )
-        paper += [(position, row["paper"]) for position, row in bars if "paper" in row]
     axes.plot([position for position, _ in paper], [value for _, value in paper], **PAPER)
-    low = min(0.0, *(row["mean"] - row["std"] for row in rows))
+    low = min(0.0, *(row["mean"] - row["std"] for row in rows if "mean" in row))
     axes.set(xlim=(-0.55, len(groups) - 0.45), ylim=(low * 1.08, None))
     one_data_set = len({data for data, _ in groups}) == 1 and all(variant for _, variant in groups)
     names = [variant if one_data_set else f"{data} {variant}".strip() for data, variant in groups]

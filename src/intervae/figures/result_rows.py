@@ -1,7 +1,7 @@
 """Rows of a results file, and what the figures drawn from them share: legends, labels, markers.
 
 A row is one number: `data`, `model`, `variant`, `part`, `metric`, `mean`, `std`, and the `paper`'s
-number where it has one.
+number where it has one. Bars accept rows of the paper's number alone.
 """
 
 from __future__ import annotations

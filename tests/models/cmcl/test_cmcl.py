@@ -79,7 +79,7 @@ def test_module_2_is_the_elbo_under_the_conditional_prior() -> None:
 
 
 def test_kl_weights_rise_during_warm_up() -> None:
-    data, model = mixed(), make(warm_up=2, batch_size=10)
+    data, model = mixed(), make(annealing=0.0, warm_up=2, batch_size=10)
     set_kl_schedule(model, data, 0)
     assert model.warm_up_steps == 2 * (len(data.train) // 10)
     for step, share in ((0.0, 0.0), (float(model.warm_up_steps) / 4, 0.25), (1e9, 1.0)):

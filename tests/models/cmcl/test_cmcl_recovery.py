@@ -82,12 +82,12 @@ def own_correlations(model: CMCL, data: Dataset) -> np.ndarray:
     )
 
 
-ANNEALED: dict[str, Any] = {"annealing": 0.7, "rate_schedule": "cosine", "learning_rate": 3e-3}
+FAST: dict[str, Any] = {"rate_schedule": "cosine", "learning_rate": 3e-3}
 VARIANTS: dict[str, dict[str, Any]] = {
-    "paired convolutions, contrast, annealing": {"network": "pairs", "contrast": True, **ANNEALED},
-    "contrast, annealing": {"contrast": True, **ANNEALED},
+    "paired convolutions, contrast": {"network": "pairs", "contrast": True, **FAST},
+    "contrast": {"contrast": True, **FAST},
     "full pairing": {"pairing": "full"},
-    "learned pairing, annealing": {"pairing": "learned", **ANNEALED},
+    "learned pairing": {"pairing": "learned", **FAST},
 }
 
 

@@ -41,11 +41,12 @@ class CrossModal(Simulator):
         graph: "n/t" as in the paper: n columns, n edges, t nodes in all ("3/10" has 7 latents);
             or "a" to "d", the panels of its Fig. 3.
         edges: number of edges, n by default; not with a panel.
-        directions: "random", all "causal" (u -> z), or all "anti-causal" (z -> u); not with a
-            panel.
+        directions: "random", all "causal" (u -> z), all "anti-causal" (z -> u), or "half" of
+            each; not with a panel.
         gp: "monotone", an increasing transform, so that the image determines z; "free", a sample
             of a Gaussian process as in the paper, which is not injective.
         noise: standard deviation of the noise after the transform.
+        correlation: of columns that are no effects, from 0 to less than 1. The paper assumes 0.
         weakest: minimum standard deviation of f(parent); the noise has 1. With 0, as in the
             paper, about one edge in four has less signal than noise.
         world: seed of the simulator, that is of all of the above and of the cells; samples have a
@@ -62,15 +63,18 @@ class CrossModal(Simulator):
         directions: str = "random",
         gp: str = "monotone",
         noise: float = NOISE,
+        correlation: float = 0.0,
         weakest: float = 0.0,
         world: int = 0,
     ) -> None:
         if gp not in TRANSFORMS:
             raise unknown("gp", gp, TRANSFORMS)
-        for option, value in (("noise", noise), ("weakest", weakest)):
+        for option, value in (("noise", noise), ("weakest", weakest), ("correlation", correlation)):
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number or not 0 <= value < 1e6:
                 raise UsageError(f"{option}={value!r} must be a number, 0 or more.")
+        if correlation >= 1:
+            raise UsageError(f"correlation={correlation!r} must be less than 1.")
         if isinstance(world, bool) or not isinstance(world, int) or world < 0:
             raise UsageError(f"world={world!r} must be a whole number, 0 or more.")
         self.options: dict[str, Any] = {
@@ -79,10 +83,11 @@ class CrossModal(Simulator):
             "directions": directions,
             "gp": gp,
             "noise": float(noise),
+            "correlation": float(correlation),
             "weakest": float(weakest),
             "world": world,
         }
-        self.gp, self.noise = gp, float(noise)
+        self.gp, self.noise, self.correlation = gp, float(noise), float(correlation)
         # separate streams, so that gp= changes the images only
         streams = [np.random.default_rng([world, stream]) for stream in range(5)]
         self.latent_names, self.structured_names, pairs = draw_edges(
@@ -117,7 +122,13 @@ class CrossModal(Simulator):
     def sample_exogenous(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """(n, e): N(0, 1) for each node, N(0, `noise`^2) for each transformed latent."""
         std = np.repeat([1.0, self.noise], [len(self.graph), len(self.latent_names)])
-        return rng.normal(size=(n, len(std))) * std
+        noises = rng.normal(size=(n, len(std))) * std
+        if self.correlation:
+            names = self.structured_names
+            roots = [self.graph.names.index(u) for u in names if not self.graph.parents(u)]
+            own, shared = np.sqrt([1 - self.correlation, self.correlation])
+            noises[:, roots] = own * noises[:, roots] + shared * rng.normal(size=(n, 1))
+        return noises
 
     def published_grid(self) -> tuple[np.ndarray, np.ndarray]:
         raise QueryError(
@@ -167,13 +178,22 @@ class CrossModal(Simulator):
     def read_latents(self, images: np.ndarray | Tensor) -> np.ndarray:
         """Latents (N, m) that images (N, 1, H, H), uint8 or in [0, 1], show.
 
-        Least squares for the cells, then the inverse of the monotone transform.
+        The inverse of the monotone transform of `read_cells`.
         """
         if self.gp != "monotone":
             raise QueryError(
                 'an image made with gp="free" does not determine its latents; '
                 'read one that was made with gp="monotone".'
             )
+        cells = self.read_cells(images)
+        latents = [t.invert(cells[:, j]) for j, t in enumerate(self.transforms)]
+        return np.stack(latents, axis=1)
+
+    def read_cells(self, images: np.ndarray | Tensor) -> np.ndarray:
+        """Transformed latents with their noise (N, m) that images (N, 1, H, H) show.
+
+        Least squares; cells beyond black and white were clipped.
+        """
         pixels = np.asarray(images.detach().cpu() if isinstance(images, Tensor) else images)
         shape = pixels.shape
         if pixels.ndim != 4 or shape[1] != 1 or shape[2] != shape[3] or shape[2] < CELLS:
@@ -183,9 +203,7 @@ class CrossModal(Simulator):
             grey = pixels[:, 0].astype(np.float64)
         inverse = np.linalg.pinv(_interpolation_weights(shape[2]))
         matrix = (inverse @ grey @ inverse.T).reshape(-1, CELLS**2)[:, self.cells]
-        cells = matrix * (self.white - self.black) + self.black
-        latents = [t.invert(cells[:, j]) for j, t in enumerate(self.transforms)]
-        return np.stack(latents, axis=1)
+        return matrix * (self.white - self.black) + self.black
 
     # ---- data ------------------------------------------------------------------------------------
     def dataset(
@@ -201,6 +219,7 @@ class CrossModal(Simulator):
         directions: str | None = None,
         gp: str | None = None,
         noise: float | None = None,
+        correlation: float | None = None,
         weakest: float | None = None,
         world: int | None = None,
     ) -> Dataset:
@@ -209,8 +228,8 @@ class CrossModal(Simulator):
         Arguments:
             samples: number of images, 2,000 by default.
             seed: seed of the samples and splits.
-            graph, edges, directions, gp, noise, weakest, world: as in the class; by default
-                those of this simulator.
+            graph, edges, directions, gp, noise, correlation, weakest, world: as in the class; by
+                default those of this simulator.
         """
         samples = SAMPLES if samples is None else samples
         if isinstance(samples, bool) or not isinstance(samples, int) or samples < 8:
@@ -221,6 +240,7 @@ class CrossModal(Simulator):
             "directions": directions,
             "gp": gp,
             "noise": noise,
+            "correlation": correlation,
             "weakest": weakest,
             "world": world,
         }

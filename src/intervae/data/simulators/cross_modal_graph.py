@@ -9,7 +9,7 @@ import numpy as np
 from intervae.errors import UsageError, unknown
 
 MAX_LATENTS = 25  # cells of the image
-DIRECTIONS = ("random", "causal", "anti-causal")
+DIRECTIONS = ("random", "causal", "anti-causal", "half")
 PANELS = {  # Fig. 3 of the paper, five latents and five columns each
     "a": (("z1", "u1"), ("z2", "u3"), ("z3", "u2")),
     "b": (("u1", "z1"), ("u2", "z2"), ("u3", "z3")),
@@ -52,6 +52,8 @@ def draw_edges(
         )
     z, u = _names("z", latents), _names("u", structured)
     is_causal = np.full(max_edges, directions == "causal")
+    if directions == "half":
+        is_causal = np.arange(max_edges) < count / 2
     if directions == "random":
         is_causal = rng.random(max_edges) < 0.5
     chosen = rng.permutation(latents)[:count], rng.permutation(structured)[:count]

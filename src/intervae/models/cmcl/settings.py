@@ -38,9 +38,9 @@ class CMCLSettings:
     likelihood: Likelihood = setting("bernoulli", "pixel likelihood")
     scale: float = setting(0.1, "scale of a gaussian or laplace likelihood")
     annealing: float = setting(
-        0.0,
-        "fraction of training over which the KL weight of module 2 falls to 1 (0.7 advised); "
-        "0: KL warm-up instead",
+        0.7,
+        "fraction of training over which the KL weight of module 2 falls to 1; 0: KL warm-up "
+        "instead (paper: weight 1 throughout)",
     )
     pairing: Literal["index", "full", "learned"] = setting(
         "index", "columns in the prior of latent j: column j, all, or a learned mixture"
