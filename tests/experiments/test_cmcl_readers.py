@@ -28,7 +28,8 @@ from intervae.experiments.cmcl_xray import binary_scores
 def read(reader: str, folder: Path, **options: object) -> dict[object, float]:
     """Read one small simulator; seed 5 is outside of the tables."""
     options = {"graph": "3/6", "weakest": 2.0, "size": 16, "samples": 900, **options}
-    return ReadLatents("cross-modal", reader, options).run(5, "cpu", folder)  # type: ignore[return-value]
+    job = ReadLatents("cross-modal", reader, options)
+    return job.run(5, "cpu", folder)  # type: ignore[return-value]
 
 
 def test_cells_without_noise_have_all_of_the_latents(tmp_path: Path) -> None:

@@ -168,8 +168,10 @@ def simulated_future(data: Dataset, split: Split, history: int) -> tuple[Tensor,
     Also (N,): whether the sprite stays completely inside the image.
     """
     simulator = simulator_of(data)
-    given = split.labels.numpy()[:, : len(simulator.coordinates) * history]
-    frames, positions = simulator.extrapolate(given, split.fields["exogenous"].numpy(), STEPS)
+    first_positions = split.labels.numpy()[:, : len(simulator.coordinates) * history]
+    frames, positions = simulator.extrapolate(
+        first_positions, split.fields["exogenous"].numpy(), STEPS
+    )
     inside = ((positions >= simulator.walls[0]) & (positions <= simulator.walls[1])).all(1)
     return torch.from_numpy(frames).float() / 255, torch.from_numpy(inside)
 

@@ -49,23 +49,23 @@ class ReadLatents(Job):
         ranks = [
             abs(float(scipy.stats.spearmanr(read.test[:, j], true[:, j]).statistic)) for j in linked
         ]
-        kept = ("mic_linked", "mic_all", "mic_by_chance", "mic_true_column", "test_rows")
-        return {**{name: mic[name] for name in kept}, "rank_correlation": float(np.mean(ranks))}
+        metrics = ("mic_linked", "mic_all", "mic_by_chance", "mic_true_column", "test_rows")
+        return {**{name: mic[name] for name in metrics}, "rank_correlation": float(np.mean(ranks))}
 
     def read(self, data: Dataset) -> EncodedSplits:
         """Return what the reader says of the latents of training and test images."""
-        parts = [_inputs(data, split, self.model) for split in (data.train, data.test)]
+        inputs = [_inputs(data, split, self.model) for split in (data.train, data.test)]
         if self.model == CELLS:
-            return EncodedSplits(*parts)
+            return EncodedSplits(*inputs)
         from sklearn.ensemble import HistGradientBoostingRegressor
 
-        fitting = np.vstack([parts[0], _inputs(data, data.validation, self.model)])
+        fitting = np.vstack([inputs[0], _inputs(data, data.validation, self.model)])
         targets = np.vstack([s.fields["latents"].numpy() for s in (data.train, data.validation)])
         models = [
             HistGradientBoostingRegressor(max_iter=60, random_state=0).fit(fitting, target)
             for target in targets.T
         ]
-        return EncodedSplits(*(np.stack([m.predict(x) for m in models], 1) for x in parts))
+        return EncodedSplits(*(np.stack([m.predict(x) for m in models], 1) for x in inputs))
 
 
 def _inputs(data: Dataset, split: Split, reader: str) -> np.ndarray:
@@ -152,8 +152,8 @@ def keep_region(images: np.ndarray, region: str) -> np.ndarray:
     height, width = images.shape[2:]
     centre = np.zeros((height, width), dtype=bool)
     centre[height // FRAME : -(height // FRAME), width // FRAME : -(width // FRAME)] = True
-    kept = {"whole": centre | ~centre, "centre": centre, "frame": ~centre}[region]
-    return np.where(kept, images, np.uint8(128))
+    mask = {"whole": centre | ~centre, "centre": centre, "frame": ~centre}[region]
+    return np.where(mask, images, np.uint8(128))
 
 
 def _labels(split: Split) -> np.ndarray:
@@ -161,11 +161,11 @@ def _labels(split: Split) -> np.ndarray:
 
 
 def _fitting_rows(data: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    parts = (data.train, data.validation)
+    splits = (data.train, data.validation)
     return (
-        np.concatenate([split.images.numpy() for split in parts]),
-        np.concatenate([_labels(split) for split in parts]),
-        np.concatenate([split.fields["patient"].numpy() for split in parts]),
+        np.concatenate([split.images.numpy() for split in splits]),
+        np.concatenate([_labels(split) for split in splits]),
+        np.concatenate([split.fields["patient"].numpy() for split in splits]),
     )
 
 

@@ -29,8 +29,8 @@ class CountFactorValues(Job):
             "images": float(len(values)),
             "combinations": float(np.prod([float(count) for count in counts])),
         }
-        parts = zip(names, counts, strict=True)
-        return numbers | {MetricKey("factor_values", name): float(n) for name, n in parts}
+        counted = zip(names, counts, strict=True)
+        return numbers | {MetricKey("factor_values", name): float(n) for name, n in counted}
 
 
 def _draw(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

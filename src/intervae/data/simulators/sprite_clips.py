@@ -62,8 +62,10 @@ class SpriteClips(Simulator):
         # range of positions at which a sprite is completely inside
         self.walls = (TEXELS / 2 - 0.5, size - 0.5 - TEXELS / 2)
         names = self.names_of(frames)
-        self.variables = tuple(Variable(name, unit="pixels") for name in names)  # type: ignore[misc]
-        self.exogenous_names = (*names[: 2 * len(self.coordinates)], "background")  # type: ignore[misc]
+        variables = tuple(Variable(name, unit="pixels") for name in names)
+        exogenous_names = (*names[: 2 * len(self.coordinates)], "background")
+        self.variables = variables  # type: ignore[misc]
+        self.exogenous_names = exogenous_names  # type: ignore[misc]
         self._background_images: dict[int, np.ndarray] = {}
 
     @classmethod
@@ -169,12 +171,12 @@ class SpriteClips(Simulator):
                 f"{self.name}: positions must be (N, {c} k), {', '.join(self.coordinates)} of k "
                 f"frames, two or more, not shape {shape}."
             )
-        given = shape[1] // c
-        table = self._table(values, self.names_of(given), "positions")
-        past = list(table.reshape(len(table), given, c).swapaxes(0, 1))
+        count = shape[1] // c
+        table = self._table(values, self.names_of(count), "positions")
+        past = list(table.reshape(len(table), count, c).swapaxes(0, 1))
         for _ in range(steps):
             past.append(self.next_state(past))
-        future = np.concatenate(past[given:], axis=1)
+        future = np.concatenate(past[count:], axis=1)
         clipped = np.clip(future, -LARGEST_VALUE, LARGEST_VALUE)
         return self._draw(clipped, exogenous, self.size if size is None else size), future
 

@@ -289,14 +289,12 @@ class CausalPriorVAE(CausalModel):
             raise QueryError(f"log_weights needs 1 sample or more, not {samples}.")
         x = self.as_images(images)
         posterior = self.posterior(x)
-        noise = torch.stack(
-            [torch.randn(posterior.mean.shape, generator=generator) for _ in range(samples)]
-        ).to(x.device)  # (samples, B, d)
+        draws = [torch.randn(posterior.mean.shape, generator=generator) for _ in range(samples)]
+        noise = torch.stack(draws).to(x.device)  # (samples, B, d)
         z = posterior.mean + (posterior.factor @ noise[..., None])[..., 0]
         log_posterior = -0.5 * (noise.square() + math.log(2 * math.pi)).sum(2) - posterior.log_det
         noises, variances = self.sem.noises(z, self.edges), 2 * self.noise_scales.log()
         log_prior = log_normal(noises, 0.0, variances).sum(-1)
         misfit = in_batches(self.misfit, z.flatten(0, 1), x.repeat(samples, 1, 1, 1))
-        misfit = misfit.unflatten(0, (samples, len(x)))
-        pixels = math.prod(self.spec.image_shape)
-        return log_prior - log_posterior - misfit - 0.5 * pixels * math.log(math.pi)
+        constant = 0.5 * math.prod(self.spec.image_shape) * math.log(math.pi)
+        return log_prior - log_posterior - misfit.unflatten(0, (samples, len(x))) - constant
