@@ -62,6 +62,11 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
     latent_fineness: Tensor
     accepts_missing_labels = True
     counterfactual_takes_labels = True
+    # not in runs before these were stored
+    optional_tensors = OpenDirections.optional_tensors | {
+        "predictor.log_std",
+        "counterfactual_step",
+    }
 
     def __init__(self, spec: Spec, *, graph: Any = "auto", seed: int = 0, **settings: Any) -> None:
         if not spec.variables:
@@ -114,7 +119,7 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
             dense_coarsest=settings.dense_coarsest,
         )
         self.register_buffer("warm_up_steps", torch.zeros(()))
-        self.register_buffer("counterfactual_step", torch.zeros(()), persistent=False)
+        self.register_buffer("counterfactual_step", torch.zeros(()))
         fineness = torch.tensor(self.picture.latent_fineness)
         self.register_buffer("latent_fineness", fineness, persistent=False)
         self.register_buffer("class_seen", all_classes(self.types))
