@@ -176,6 +176,8 @@ def random_document(experiment: Experiment) -> dict[str, Any]:
             len(job.settings.get("latents", range(5))) if experiment.name.startswith("lvae") else 0
         ):
             add(job, "active_units", f"z{layer + 1}")
+        if experiment.name == "ctvae-fig4":
+            add(job, "factor_values", "shape")
         for protocol in getattr(job, "protocols", ()):
             add(job, experiment.by_part, protocol)
     return {
