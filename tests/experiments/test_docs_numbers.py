@@ -132,6 +132,19 @@ def test_readme_has_no_measured_number_but_the_time_of_the_demo() -> None:
     assert row["mean"] < 60 * float(minutes)
 
 
+# ---- CausalVAE -----------------------------------------------------------------------------------
+def test_docs_of_layers_have_the_errors_of_pendulum() -> None:
+    rows = rows_of("causalvae-pendulum")
+    lines = table_after("docs/causal-vae.md", "means of the pixel")
+    names = ("pendulum", "light", "shadow_length", "shadow_position")
+    metrics = ("counterfactual_pixel_mae", "identity_pixel_mae")
+    for (_, *cells), metric in zip(lines, metrics, strict=True):
+        for text, name in zip(cells, names, strict=True):
+            row = rows["pendulum", "causal-vae", f"layers {name}", metric]
+            assert len(row["per_seed"]) == 5
+            assert_rounded(text, row["mean"])
+
+
 # ---- causal-prior VAE ----------------------------------------------------------------------------
 def test_docs_of_the_causal_prior_have_its_r2() -> None:
     rows = rows_of("causal-prior-parabola")
