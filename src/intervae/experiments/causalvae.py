@@ -80,9 +80,7 @@ def _both_decoders(name: str, title: str, data: str) -> Experiment:
         title,
         (
             Train(data, "causal-vae", {"size": 96}, LAYERS, "layers", metrics=METRICS),
-            Train(
-                data, "causal-vae", {"size": 96}, {**LAYERS, "decoder": "joint"}, metrics=METRICS
-            ),
+            Train(data, "causal-vae", {"size": 96}, JOINT, metrics=METRICS),
         ),
         seeds=5,
         shown=SHOWN,
