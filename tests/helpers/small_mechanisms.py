@@ -37,3 +37,14 @@ def batch(shape: tuple[int, int, int], size: int = 3) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(2)
     images = torch.randint(0, 256, (size, *shape), generator=generator) / 255
     return images, torch.randn(size, PARENTS, generator=generator)
+
+
+def loss_terms(
+    mechanism: Any,
+    images: Tensor,
+    parents: Tensor,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return error and KL of a mechanism, each (B,)."""
+    loss = mechanism.loss(images, parents, generator)
+    return loss.error, loss.layer_kl.sum(0)

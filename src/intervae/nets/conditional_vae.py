@@ -12,21 +12,21 @@ from torch import Tensor, nn
 
 from intervae.causal.gaussian import kl_standard_normal
 from intervae.nets.images import build_decoder, build_encoder
-from intervae.nets.picture_mechanism import (
+from intervae.nets.latent_pictures import (
     DEFAULT_PIXELS,
     DiagonalGaussian,
+    LatentPictureMechanism,
     PictureInference,
-    PictureMechanism,
     PixelDistribution,
     as_gaussian,
 )
 
 
-class ConditionalVAE(PictureMechanism):
+class ConditionalVAE(LatentPictureMechanism):
     """q(z | x, parents) and p(x | z, parents) with p(z) = N(0, I).
 
     Arguments:
-        image_shape, parents, pixels: see `PictureMechanism`.
+        image_shape, parents, pixels: see `LatentPictureMechanism`.
         latents: dims of z.
         channels, hidden: of `ConvEncoder` and its mirror.
     """

@@ -22,11 +22,11 @@ from torch.nn import functional
 from intervae.causal.gaussian import kl_diagonal
 from intervae.errors import UsageError
 from intervae.nets.images import SMALLEST_MAP
-from intervae.nets.picture_mechanism import (
+from intervae.nets.latent_pictures import (
     DEFAULT_PIXELS,
     DiagonalGaussian,
+    LatentPictureMechanism,
     PictureInference,
-    PictureMechanism,
     PixelDistribution,
 )
 from intervae.nets.stochastic_layers import (
@@ -53,11 +53,11 @@ def resolutions(height: int, width: int, patch: int = 1) -> list[tuple[int, int]
     return [*((rows >> i, columns >> i) for i in range(times + 1)), (1, 1)]
 
 
-class HierarchicalVAE(PictureMechanism):
+class HierarchicalVAE(LatentPictureMechanism):
     """Hierarchical VAE of any picture size; by default 4 stochastic layers per resolution.
 
     Arguments:
-        image_shape, parents, pixels: see `PictureMechanism`.
+        image_shape, parents, pixels: see `LatentPictureMechanism`.
         widths: channels per resolution, from the finest; the last one repeats, surplus ones are
             not used.
         layers: stochastic layers of the decoder per resolution, likewise.

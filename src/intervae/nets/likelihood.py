@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -110,10 +110,15 @@ def _log_normal_cdf(values: Tensor) -> Tensor:
 def draw_standard(
     like: Tensor, family: PixelFamily, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Draw noise of location 0 and scale 1, in the shape and on the device of `like`."""
+    """Draw noise of location 0 and scale 1, in the shape and on the device of `like`.
+
+    Noise is drawn on the generator's device, so that a CPU generator gives the same on a GPU.
+    """
+    options: dict[str, Any] = {"dtype": like.dtype, "generator": generator}
+    options["device"] = like.device if generator is None else generator.device
     if family == "gaussian":
-        return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
-    uniform = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+        return torch.randn(like.shape, **options).to(like.device)
+    uniform = torch.rand(like.shape, **options).to(like.device)
     tiny = torch.finfo(like.dtype).eps
     uniform = uniform.clamp(tiny, 1 - tiny)
     if family == "logistic":

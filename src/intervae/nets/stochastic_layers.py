@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from intervae.nets.picture_mechanism import DiagonalGaussian, as_gaussian
+from intervae.nets.latent_pictures import DiagonalGaussian, as_gaussian
 
 BOTTLENECK = 4  # width of a block's input over the width inside
 SMALLEST_KERNEL_MAP = 3  # shorter side of the smallest maps with 3x3 convolutions

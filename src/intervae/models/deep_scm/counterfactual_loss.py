@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from intervae.causal.do import Action
 from intervae.models.deep_scm.queries import DeepSCMQueries
+from intervae.nets.latent_pictures import LatentPictureMechanism
 
 
 def counterfactual_loss(
@@ -32,6 +33,7 @@ def counterfactual_loss(
         known: (B, n).
     """
     after = random_interventions(model, values, generator)
+    assert isinstance(model.picture, LatentPictureMechanism)  # checked by the model
     mean, _ = model.picture.mean_scale(latents, model.parents(after))
     pictures = model.crop(mean.clamp(0, 1))
     predictor = model.predictor

@@ -1,6 +1,7 @@
 """Deep structural causal model (Pawlowski et al. 2020): mechanisms of variables and of the picture.
 
-The picture mechanism is a conditional VAE or the hierarchical one of De Sousa Ribeiro et al. 2023.
+The picture mechanism is a conditional VAE, the hierarchical one of De Sousa Ribeiro et al. 2023,
+whose loss is -ELBO, or a flow, whose loss is the error of its velocity.
 Shapes: B images, n variables, f features of variables (see `encode_values`).
 Reduction: sum over pixels, latents and variables, mean over the batch.
 """
@@ -33,7 +34,8 @@ from intervae.models.label_graph import (
 from intervae.models.open_directions import OpenDirections
 from intervae.models.phases import Phase, Player, Terms
 from intervae.models.training_classes import all_classes, mark_classes
-from intervae.nets.picture_mechanism import SMALLEST_SIDE, PixelDistribution
+from intervae.nets.latent_pictures import LatentPictureMechanism, PixelDistribution
+from intervae.nets.picture_mechanism import SMALLEST_SIDE
 from intervae.nets.pictures import build_picture_mechanism
 from intervae.notes import Note
 
@@ -117,7 +119,14 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
             patch=settings.patch,
             parent_scales=settings.parent_scales,
             dense_coarsest=settings.dense_coarsest,
+            flow_widths=settings.flow_widths,
+            flow_steps=settings.flow_steps,
         )
+        if settings.counterfactual_weight and not isinstance(self.picture, LatentPictureMechanism):
+            raise UsageError(
+                f"counterfactual_weight={settings.counterfactual_weight:g} needs picture=vae or "
+                f"hvae; a training step of picture={settings.picture} makes no counterfactuals."
+            )
         self.register_buffer("warm_up_steps", torch.zeros(()))
         self.register_buffer("counterfactual_step", torch.zeros(()))
         fineness = torch.tensor(self.picture.latent_fineness)
@@ -126,7 +135,7 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
 
     # ---- loss ----------------------------------------------------------------------------------
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
-        """-log p(variables) - ELBO of the picture given its variables - log q(variables | picture).
+        """-log p(variables) + loss of the picture given its variables - log q(variables | picture).
 
         A missing label has no term of its own; the picture gets what the predictor expects.
         """
@@ -142,21 +151,21 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
             known[:, self.variables.feature_owner], encode_values(values, self.types), expected
         )
         padded = self.pad(images)
-        inference = self.picture.infer(padded, self.picture_parents(features), generator)
-        reconstruction = self.picture.reconstruction_loss(padded, inference).mean()
-        kls = inference.layer_kl.mean(1)  # (layers,)
+        picture = self.picture.loss(padded, self.picture_parents(features), generator)
+        error = picture.error.mean()
+        kls = picture.layer_kl.mean(1)  # (layers,), none of a flow
         terms = {
-            "loss": reconstruction + (self.kl_weights(batch) * kls).sum() + variables + prediction,
-            "reconstruction": reconstruction,
+            "loss": error + (self.kl_weights(batch) * kls).sum() + variables + prediction,
+            self.picture.error_name: error,
             "kl": kls.sum(),
             "variables": variables,
             "prediction": prediction,
         }
         if self.settings.counterfactual_weight:
             terms["counterfactual"] = counterfactual_loss(
-                self, inference.latents, values, known, generator
+                self, picture.latents, values, known, generator
             ).mean()
-            started = (batch["step"] >= self.counterfactual_step).to(reconstruction.dtype)
+            started = (batch["step"] >= self.counterfactual_step).to(error.dtype)
             weight = started * self.settings.counterfactual_weight
             terms["loss"] = terms["loss"] + weight * terms["counterfactual"]
         return terms

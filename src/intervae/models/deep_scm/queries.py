@@ -24,7 +24,6 @@ from intervae.models.deep_scm.settings import DeepSCMSettings
 from intervae.models.deep_scm.variables import GraphVariables
 from intervae.models.inputs import as_tensor
 from intervae.models.training_classes import check_classes
-from intervae.nets.likelihood import draw_standard
 from intervae.nets.picture_mechanism import SMALLEST_SIDE, PictureMechanism
 
 ABDUCTION_SEED = 0  # of noises that a value does not determine, so that a query repeats
@@ -212,11 +211,7 @@ class DeepSCMQueries(CausalModel):
         temperature = self.settings.pixel_temperature
 
         def draw(v: Tensor) -> Tensor:
-            _, mean, scale = self.picture.generate(self.parents(v), generator)
-            if temperature:
-                u = draw_standard(torch.empty(mean.shape), self.picture.family, generator)
-                mean = mean + temperature * scale * u.to(mean.device)
-            return self.crop(mean.clamp(0, 1))
+            return self.crop(self.picture.sample(self.parents(v), generator, 1.0, temperature))
 
         return in_batches(draw, values)
 

@@ -27,11 +27,15 @@ class DeepSCMSettings:
         "independence, or lagrangian with binary labels",
     )
     picture: Picture = setting(
-        "vae", "picture mechanism: one vector latent, or a hierarchy of latent maps"
+        "vae",
+        "picture mechanism: one vector latent, a hierarchy of latent maps, or a flow between "
+        "noise and picture",
     )
     latents: int = setting(16, "dims of z (vae), channels of z in every layer (hvae)")
     latent_temperature: float = setting(
-        0.0, "spread of the abducted z in counterfactuals, relative to its posterior; 0: its mean"
+        0.0,
+        "spread of the abducted z in counterfactuals, relative to its posterior; 0: its mean; "
+        "nothing is drawn with a flow",
     )
     pixel_temperature: float = setting(
         0.0, "share of the abducted pixel noise in counterfactuals; 1 returns pictures exactly"
@@ -74,9 +78,10 @@ class DeepSCMSettings:
     encoder_blocks: tuple[int, ...] = setting(
         (3,), "encoder blocks per resolution of the hvae, finest first", advanced=True
     )
-    patch: int = setting(
-        1,
-        "side of the squares of pixels in the finest maps of the hvae; 2 is faster",
+    patch: int | None = setting(
+        None,
+        "side of the squares of pixels in the finest maps of hvae and flow; 2 is faster than 1; "
+        "none: 1 (hvae), 2 (flow)",
         advanced=True,
     )
     parent_scales: bool = setting(
@@ -92,6 +97,12 @@ class DeepSCMSettings:
         "standardised",
         "what do() keeps of a latent of the hvae: its noise under the prior, or its value (papers)",
         advanced=True,
+    )
+    flow_widths: tuple[int, ...] = setting(
+        (32, 64, 128), "channels per resolution of the flow, finest first", advanced=True
+    )
+    flow_steps: int = setting(
+        20, "steps of the flow's solver between noise and picture", advanced=True
     )
     likelihood: PixelFamily = setting("logistic", "distribution of the pixel noise", advanced=True)
     pixel_scale: Literal["channel", "pixel"] = setting(

@@ -1,0 +1,170 @@
+"""Flow between noise and picture: exact inversion, closed forms of a Gaussian, and a tiny fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from intervae.errors import UsageError
+from intervae.nets.flow_picture import FlowPicture
+from small_mechanisms import PARENTS, SHAPES, batch, loss_terms, make
+
+SHAPE = (1, 8, 8)
+
+
+class GaussianVelocity(nn.Module):
+    """E(x - e | x_t) of pictures x ~ N(mean, std^2 I), the minimiser of the loss; mean = parents.
+
+    With a = t and b = 1 - t: x_t ~ N(a mean, a^2 std^2 + b^2), and the conditional mean is linear.
+    """
+
+    def __init__(self, std: float) -> None:
+        super().__init__()
+        self.std = std
+
+    def forward(self, states: Tensor, times: Tensor, parents: Tensor) -> Tensor:
+        a, b = times[:, None, None, None], 1 - times[:, None, None, None]
+        mean, variance = parents[:, :1, None, None], self.std**2
+        gain = (a * variance - b) / (a**2 * variance + b**2)
+        return mean + gain * (states - a * mean)
+
+
+def gaussian_flow(std: float, steps: int = 20) -> Any:
+    flow = FlowPicture(SHAPE, PARENTS, steps=steps).double()
+    flow.velocity = GaussianVelocity(std)  # type: ignore[assignment]
+    return flow
+
+
+# ---- closed forms --------------------------------------------------------------------------------
+@torch.no_grad()
+def test_flow_of_gaussian_pictures_is_affine() -> None:
+    """The flow is x = mean + std e, so do() of the mean moves the picture with it."""
+    std, generator = 0.2, torch.Generator().manual_seed(0)
+    noise = torch.randn(4, *SHAPE, generator=generator, dtype=torch.float64)
+    parents = torch.tensor([[-0.1], [0.0], [0.1], [0.2]]).double().expand(4, PARENTS)
+    pictures = parents[:, :1, None, None] + std * noise  # in [-1, 1]
+    errors = []
+    for steps in (20, 40, 80):
+        flow = gaussian_flow(std, steps)
+        abducted = flow.abduct(0.5 + 0.5 * pictures, parents)
+        errors.append((abducted.latents[0] - noise).abs().max())
+        torch.testing.assert_close(
+            2 * flow.predict(abducted, parents + 0.1) - 1, pictures + 0.1, atol=2e-3, rtol=0
+        )
+    assert errors[0] < 0.05
+    assert errors[0] / errors[1] > 3  # second order: a quarter of the error with half the step
+    assert errors[1] / errors[2] > 3
+
+
+@torch.no_grad()
+def test_loss_at_the_true_velocity_is_the_conditional_variance() -> None:
+    """Monte Carlo of the loss against the integral of var(x - e | x_t) over t."""
+    std, count = 0.3, 20_000
+    generator = torch.Generator().manual_seed(0)
+    flow, parents = gaussian_flow(std), torch.zeros(count, PARENTS).double()
+    drawn = torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
+    loss = flow.loss(0.5 + 0.5 * std * drawn, parents, generator)
+    t = (torch.arange(1000).double() + 0.5) / 1000
+    total, shared = t**2 * std**2 + (1 - t) ** 2, t * std**2 - (1 - t)
+    expected = 0.5 * drawn[0].numel() * (std**2 + 1 - shared**2 / total).mean()
+    standard_error = loss.error.std() / count**0.5
+    assert abs(loss.error.mean() - expected) < 4 * standard_error
+    assert loss.layer_kl.shape == (0, count)
+
+
+# ---- abduction and prediction --------------------------------------------------------------------
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("steps", [1, 7])
+@torch.no_grad()
+def test_null_intervention_returns_the_picture(shape: tuple[int, int, int], steps: int) -> None:
+    """Whatever the weights and the number of steps."""
+    flow, (images, parents) = make("flow", shape, flow_steps=steps), batch(shape)
+    noise = flow.abduct(images, parents)
+    torch.testing.assert_close(flow.predict(noise, parents), images, rtol=0, atol=1e-4)
+    assert [tuple(z.shape[1:]) for z in noise.latents] == flow.latent_shapes
+    assert noise.pixels.numel() == 0
+    again = flow.unpack(flow.pack(noise))
+    torch.testing.assert_close(again, noise, rtol=0, atol=0)
+
+
+@torch.no_grad()
+def test_other_parents_change_the_prediction_of_the_same_noise() -> None:
+    flow, (images, parents) = make("flow", SHAPE), batch(SHAPE)
+    noise = flow.abduct(images, parents)
+    before = flow.predict(noise, parents)
+    for feature in range(PARENTS):
+        other = parents.clone()
+        other[0, feature] += 2
+        change = (flow.predict(noise, other) - before).abs().amax((1, 2, 3))
+        assert change[0] > 1e-3
+        assert (change[1:] < 1e-5).all()
+
+
+@torch.no_grad()
+def test_samples_depend_on_generator_and_temperature() -> None:
+    flow, (images, parents) = make("flow", SHAPE), batch(SHAPE)
+
+    def draw(seed: int, temperature: float = 1.0) -> Tensor:
+        return flow.sample(parents, torch.Generator().manual_seed(seed), temperature)
+
+    assert draw(0).shape == images.shape
+    assert torch.equal(draw(0), draw(0))
+    assert not torch.equal(draw(0), draw(1))
+    assert torch.equal(draw(0, 0.0), draw(1, 0.0))
+    loss = loss_terms(flow, images, parents, torch.Generator().manual_seed(0))[0]
+    other = loss_terms(flow, images, parents, torch.Generator().manual_seed(1))[0]
+    assert not torch.equal(loss, other)
+
+
+# ---- training ------------------------------------------------------------------------------------
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_weight_has_a_gradient(shape: tuple[int, int, int]) -> None:
+    flow, (images, parents) = make("flow", shape), batch(shape)
+    flow.loss(images, parents, torch.Generator().manual_seed(0)).error.mean().backward()
+    for name, weights in flow.named_parameters():
+        assert weights.grad is not None, name
+        assert torch.isfinite(weights.grad).all(), name
+        assert weights.grad.abs().sum() > 0, name
+
+
+def test_flow_learns_what_the_parents_do_and_keeps_the_rest() -> None:
+    """Squares at one of nine places, brightness as parent: do() changes brightness, not place."""
+    torch.manual_seed(0)
+    rows = torch.arange(512)
+    places, light = rows % 9, torch.rand(512)
+    images = torch.zeros(512, *SHAPE)
+    for row, place in enumerate(places.tolist()):
+        top, left = 2 * (place // 3), 2 * (place % 3)
+        images[row, 0, top : top + 3, left : left + 3] = 0.3 + 0.7 * light[row]
+    parents = (2 * light[:, None] - 1).expand(-1, PARENTS)
+    flow = FlowPicture(SHAPE, PARENTS, widths=(16, 32), hidden=32, steps=10)
+    optimiser = torch.optim.Adam(flow.parameters(), 3e-3)
+    for _ in range(400):
+        chosen = torch.randint(512, (64,))
+        loss = flow.loss(images[chosen], parents[chosen]).error.mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    with torch.no_grad():
+        noise = flow.abduct(images[:64], parents[:64])
+        answer = flow.predict(noise, parents[:64].flip(0))
+    shapes = images[:64] / images[:64].amax((2, 3), keepdim=True)
+    truth = shapes * images[:64].amax((2, 3), keepdim=True).flip(0)
+    nothing = (images[:64] - truth).abs().mean()
+    assert (answer - truth).abs().mean() < 0.4 * nothing
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"flow_steps": 0}, "flow_steps=0"),
+        ({"flow_widths": ()}, "flow_widths"),
+        ({"patch": 9}, "patch=9 must be from 1 to 4"),
+    ],
+)
+def test_bad_settings_are_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        make("flow", SHAPE, **options)
