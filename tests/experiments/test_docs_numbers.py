@@ -16,6 +16,7 @@ from helpers.docs_numbers import (
 
 from intervae.experiments import EXPERIMENTS, MetricKey, find_experiment
 
+
 # ---- beta-VAE metric -----------------------------------------------------------------------------
 def test_docs_of_metrics_have_the_scores_of_ica_by_its_scale() -> None:
     small, standardised = numbers_in(

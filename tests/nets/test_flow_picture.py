@@ -32,8 +32,8 @@ class GaussianVelocity(nn.Module):
         return mean + gain * (states - a * mean)
 
 
-def gaussian_flow(std: float, steps: int = 20) -> Any:
-    flow = FlowPicture(SHAPE, PARENTS, steps=steps).double()
+def gaussian_flow(std: float, **options: Any) -> Any:
+    flow = FlowPicture(SHAPE, PARENTS, **{"noise_share": 0.0, **options}).double()
     flow.velocity = GaussianVelocity(std)  # type: ignore[assignment]
     return flow
 
@@ -48,7 +48,7 @@ def test_flow_of_gaussian_pictures_is_affine() -> None:
     pictures = parents[:, :1, None, None] + std * noise  # in [-1, 1]
     errors = []
     for steps in (20, 40, 80):
-        flow = gaussian_flow(std, steps)
+        flow = gaussian_flow(std, steps=steps)
         abducted = flow.abduct(0.5 + 0.5 * pictures, parents)
         errors.append((abducted.latents[0] - noise).abs().max())
         torch.testing.assert_close(
@@ -57,6 +57,57 @@ def test_flow_of_gaussian_pictures_is_affine() -> None:
     assert errors[0] < 0.05
     assert errors[0] / errors[1] > 3  # second order: a quarter of the error with half the step
     assert errors[1] / errors[2] > 3
+
+
+def gaussian_pictures(std: float, mean: float) -> tuple[Tensor, Tensor]:
+    """Pictures (4, C, H, W) in [-1, 1] and their parents, all of them the mean."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(4, *SHAPE, generator=generator, dtype=torch.float64)
+    return mean + std * noise, torch.full((4, PARENTS), mean).double()
+
+
+@pytest.mark.parametrize("std", [0.2, 0.0])
+@torch.no_grad()
+def test_abduction_from_a_noisy_picture_has_a_closed_form(std: float) -> None:
+    """With T = 1 - s: e = (T (x - mean) + s n) / sqrt(T^2 std^2 + s^2), also without any spread."""
+    flow = gaussian_flow(std, steps=200, noise_share=0.1)
+    pictures, parents = gaussian_pictures(std, 0.1)
+    abducted = flow.abduct(0.5 + 0.5 * pictures, parents)
+    expected = 0.9 * (pictures - 0.1) + 0.1 * flow.fixed_noise
+    expected = expected / ((0.9 * std) ** 2 + 0.1**2) ** 0.5
+    torch.testing.assert_close(abducted.latents[0], expected, atol=0.02, rtol=0)
+    answer = 2 * flow.predict(abducted, parents + 0.1) - 1
+    torch.testing.assert_close(answer, pictures + 0.1, atol=1e-3, rtol=0)
+    torch.testing.assert_close(2 * flow.predict(abducted, parents) - 1, pictures)
+
+
+@torch.no_grad()
+def test_guidance_multiplies_what_the_parents_change() -> None:
+    """This velocity is linear in the mean and has mean 0 without parents."""
+    flow = gaussian_flow(0.2, steps=40, guidance=2.0, unconditional=0.1)
+    pictures, parents = gaussian_pictures(0.2, 0.1)
+    abducted = flow.abduct(0.5 + 0.5 * pictures, parents)
+    answer = 2 * flow.predict(abducted, parents + 0.1) - 1
+    torch.testing.assert_close(answer, pictures + 2 * 0.1, atol=2e-3, rtol=0)
+    torch.testing.assert_close(2 * flow.predict(abducted, parents) - 1, pictures)
+
+
+@torch.no_grad()
+def test_some_training_pictures_are_without_parents() -> None:
+    seen = []
+
+    class Recorder(GaussianVelocity):
+        def forward(self, states: Tensor, times: Tensor, parents: Tensor) -> Tensor:
+            seen.append(parents)
+            return super().forward(states, times, parents)
+
+    flow, parents = gaussian_flow(0.2, unconditional=0.2), torch.ones(4000, PARENTS).double()
+    flow.velocity = Recorder(0.2)
+    flow.loss(torch.rand(4000, *SHAPE).double(), parents, torch.Generator().manual_seed(0))
+    (features,) = seen
+    without = (features == 0).all(1)
+    assert ((features == 1).all(1) | without).all()
+    assert abs(without.double().mean() - 0.2) < 4 * (0.2 * 0.8 / 4000) ** 0.5
 
 
 @torch.no_grad()
@@ -162,6 +213,9 @@ def test_flow_learns_what_the_parents_do_and_keeps_the_rest() -> None:
     [
         ({"flow_steps": 0}, "flow_steps=0"),
         ({"flow_widths": ()}, "flow_widths"),
+        ({"flow_noise_share": 1.0}, "flow_noise_share=1 must be at least 0 and below 1"),
+        ({"flow_unconditional": -0.1}, "flow_unconditional=-0.1 must be at least 0"),
+        ({"flow_guidance": 2.0}, "flow_guidance=2 needs flow_unconditional above 0"),
         ({"patch": 9}, "patch=9 must be from 1 to 4"),
     ],
 )

@@ -14,11 +14,25 @@ The solver is the asynchronous leapfrog method (Mutze 2013; Zhuang et al. 2021).
     m = x + w h / 2,    w' = 2 v(m, t + h / 2) - w,    x' = m + w' h / 2:
 
 of second order with one evaluation, and its own inverse with -h. So an empty do() returns the
-picture up to rounding, with any number of steps and whatever the network has learned.
+picture up to rounding, with any number of steps and whatever the network has learned. Steps are
+short near both ends, where the velocity changes fast: t_k = T (1 - cos(pi k / K)) / 2.
+
+Abduction starts at T = 1 - s, from the picture mixed with a share s of a fixed noise n, and
+prediction ends there and takes n out again:
+
+    x_T = T x + s n,    x' = (x'_T - s n) / T.
+
+A plain background has no spread, so at T = 1 every noise leads to it, and what comes back is not
+like N(0, I): the flow then does not draw anything new there.
+
+Guidance w (Ho & Salimans 2022) follows v_0 + w (v - v_0), with v_0 the velocity without parents,
+in both directions: the flow remains one mechanism with an exact inverse.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 
 import torch
@@ -34,6 +48,8 @@ from intervae.nets.picture_mechanism import (
 )
 from intervae.nets.velocity_network import VelocityNetwork
 
+NOISE_SEED = 0
+
 
 class FlowPicture(PictureMechanism):
     """x = flow of e under v(x, t, parents).
@@ -45,9 +61,13 @@ class FlowPicture(PictureMechanism):
         image_shape, parents: see `PictureMechanism`.
         widths, patch, hidden: of the `VelocityNetwork`.
         steps: of the solver; a counterfactual takes 2 steps + 3 evaluations of the network.
+        noise_share: s, from 0 to below 1.
+        guidance: w; with 1 the velocity without parents is not evaluated.
+        unconditional: share of the training pictures without parents; guidance needs some.
     """
 
     error_name = "velocity"
+    fixed_noise: Tensor
 
     def __init__(
         self,
@@ -57,12 +77,26 @@ class FlowPicture(PictureMechanism):
         patch: int = 2,
         hidden: int = 128,
         steps: int = 20,
+        noise_share: float = 0.05,
+        guidance: float = 1.0,
+        unconditional: float = 0.0,
     ) -> None:
         super().__init__(image_shape, parents)
         if steps < 1:
             raise UsageError(f"flow_steps={steps} must be at least 1.")
-        self.velocity = VelocityNetwork(image_shape, parents, widths, patch, hidden)
-        self.steps = steps
+        for name, share in (("noise_share", noise_share), ("unconditional", unconditional)):
+            if not 0 <= share < 1:
+                raise UsageError(f"flow_{name}={share:g} must be at least 0 and below 1.")
+        if guidance != 1 and not unconditional:
+            raise UsageError(
+                f"flow_guidance={guidance:g} needs flow_unconditional above 0, such as 0.1: the "
+                "velocity without variables is learned from that share of the pictures."
+            )
+        self.velocity = VelocityNetwork(image_shape, parents + 1, widths, patch, hidden)
+        self.steps, self.end = steps, 1 - noise_share
+        self.guidance, self.unconditional = guidance, unconditional
+        noise = torch.randn(image_shape, generator=torch.Generator().manual_seed(NOISE_SEED))
+        self.register_buffer("fixed_noise", noise, persistent=False)
 
     @property
     def latent_shapes(self) -> list[tuple[int, ...]]:
@@ -78,10 +112,15 @@ class FlowPicture(PictureMechanism):
         """Return half the squared error of the velocity at one time per picture, over pixels."""
         pictures = 2 * images - 1
         noise = draw_standard(pictures, "gaussian", generator)
-        device = images.device if generator is None else generator.device
-        times = torch.rand(len(images), generator=generator, device=device).to(pictures)
-        share = times[:, None, None, None]
-        velocity = self.velocity((1 - share) * noise + share * pictures, times, parents)
+        shape, device = (len(images), 1), images.device
+        times = torch.rand(shape, device=device, generator=generator).to(pictures)
+        condition = _with_known(parents)
+        if self.unconditional:
+            draws = torch.rand(shape, device=device, generator=generator)
+            condition = condition * (draws >= self.unconditional)
+        share = times[..., None, None]
+        states = (1 - share) * noise + share * pictures
+        velocity = self.velocity(states, times[:, 0], condition)
         error = 0.5 * (single_precision(velocity) - (pictures - noise)).square().sum((1, 2, 3))
         return PictureLoss(error, error.new_zeros(0, len(error)), ())
 
@@ -93,8 +132,9 @@ class FlowPicture(PictureMechanism):
         temperature: float = 0.0,
     ) -> PictureNoise:
         """Solve from the picture to its noise; nothing is drawn."""
-        pictures = 2 * images - 1
-        state, speed = self.solve(pictures, self._speed(pictures, 1.0, parents), parents, 1.0, 0.0)
+        mixed = self.end * (2 * images - 1) + (1 - self.end) * self.fixed_noise
+        speed = self._speed(mixed, self.end, parents)
+        state, speed = self.solve(mixed, speed, parents, self.end, 0.0)
         excess = speed - self._speed(state, 0.0, parents)
         return PictureNoise((state, excess), images[:, :0])
 
@@ -103,9 +143,14 @@ class FlowPicture(PictureMechanism):
     ) -> Tensor:
         """Solve from the noise to the picture; there is no pixel noise."""
         state, excess = noise.latents
-        speed = self._speed(state, 0.0, parents) + excess
-        pictures, _ = self.solve(state, speed, parents, 0.0, 1.0)
+        mixed = self._predict(state, excess, parents)
+        pictures = (mixed - (1 - self.end) * self.fixed_noise) / self.end
         return (0.5 + 0.5 * pictures).clamp(0, 1)
+
+    def _predict(self, state: Tensor, excess: Tensor, parents: Tensor) -> Tensor:
+        """Return the state at time T of the noise (e, d)."""
+        speed = self._speed(state, 0.0, parents) + excess
+        return self.solve(state, speed, parents, 0.0, self.end)[0]
 
     def sample(
         self,
@@ -117,20 +162,36 @@ class FlowPicture(PictureMechanism):
         state = parents.new_zeros(len(parents), *self.image_shape)
         if temperature != 0:
             state = temperature * draw_standard(state, "gaussian", generator)
-        noise = PictureNoise((state, torch.zeros_like(state)), state[:, :0])
-        return self.predict(noise, parents)
+        mixed = self._predict(state, torch.zeros_like(state), parents)
+        # the expected picture: x = x_t + (1 - t) (x - e)
+        pictures = mixed + (1 - self.end) * self._speed(mixed, self.end, parents)
+        return (0.5 + 0.5 * pictures).clamp(0, 1)
 
     def solve(
         self, state: Tensor, speed: Tensor, parents: Tensor, start: float, end: float
     ) -> tuple[Tensor, Tensor]:
         """Return state and speed (B, C, H, W) at time `end`, of those at time `start`."""
-        length = (end - start) / self.steps
-        for step in range(self.steps):
-            middle = state + speed * (length / 2)
-            now = start + (step + 0.5) * length
-            speed = 2 * self._speed(middle, now, parents) - speed
-            state = middle + speed * (length / 2)
+        cosines = [math.cos(math.pi * k / self.steps) for k in range(self.steps + 1)]
+        times = [end + (start - end) * (1 + cosine) / 2 for cosine in cosines]
+        for now, after in itertools.pairwise(times):
+            half = (after - now) / 2
+            middle = state + half * speed
+            speed = 2 * self._speed(middle, now + half, parents) - speed
+            state = middle + half * speed
         return state, speed
 
     def _speed(self, state: Tensor, time: float, parents: Tensor) -> Tensor:
-        return self.velocity(state, state.new_full((len(state),), time), parents)
+        """Return the guided velocity at one time, (B, C, H, W)."""
+        condition = _with_known(parents)
+        times = state.new_full((len(state),), time)
+        if self.guidance == 1:
+            return self.velocity(state, times, condition)
+        both = torch.cat([condition, torch.zeros_like(condition)])
+        velocities = self.velocity(torch.cat([state, state]), torch.cat([times, times]), both)
+        guided, free = velocities.chunk(2)
+        return free + self.guidance * (guided - free)
+
+
+def _with_known(parents: Tensor) -> Tensor:
+    """Return parents (B, f) with a last feature of 1; pictures without parents have zeros."""
+    return torch.cat([parents, torch.ones_like(parents[:, :1])], dim=1)

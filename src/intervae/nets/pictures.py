@@ -33,6 +33,9 @@ def build_picture_mechanism(
     dense_coarsest: bool = False,
     flow_widths: Sequence[int] = (32, 64, 128),
     flow_steps: int = 20,
+    flow_noise_share: float = 0.05,
+    flow_guidance: float = 1.0,
+    flow_unconditional: float = 0.0,
 ) -> PictureMechanism:
     """Return p(x | parents, noise) for pictures (C, H, W).
 
@@ -48,7 +51,8 @@ def build_picture_mechanism(
             the flow.
         parent_scales: of the hvae only; whether parents also scale the channels.
         dense_coarsest: of the hvae only; whether dense layers lead to and from the 1x1 maps.
-        flow_widths, flow_steps: of the flow only; channels per resolution, steps of the solver.
+        flow_widths, flow_steps, flow_noise_share, flow_guidance, flow_unconditional: of the flow
+            only, see `FlowPicture`.
     """
     if picture == "vae":
         return ConditionalVAE(image_shape, parents, pixels, latents, channels, hidden)
@@ -73,5 +77,8 @@ def build_picture_mechanism(
             flow_widths,
             FLOW_PATCH if patch is None else patch,
             steps=flow_steps,
+            noise_share=flow_noise_share,
+            guidance=flow_guidance,
+            unconditional=flow_unconditional,
         )
     raise unknown("picture mechanism", picture, get_args(Picture))

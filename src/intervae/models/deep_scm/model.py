@@ -121,6 +121,9 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
             dense_coarsest=settings.dense_coarsest,
             flow_widths=settings.flow_widths,
             flow_steps=settings.flow_steps,
+            flow_noise_share=settings.flow_noise_share,
+            flow_guidance=settings.flow_guidance,
+            flow_unconditional=settings.flow_unconditional,
         )
         if settings.counterfactual_weight and not isinstance(self.picture, LatentPictureMechanism):
             raise UsageError(
@@ -140,6 +143,8 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
         A missing label has no term of its own; the picture gets what the predictor expects.
         """
         images = batch["images"]
+        if self.settings.mirrored:
+            images = mirror_half(images, generator)
         labels = self.spec.normalise(batch["labels"])  # (B, n)
         known = ~labels.isnan()
         values = torch.where(known, labels, 0.0)  # before any network: 0 * NaN is NaN
@@ -238,3 +243,9 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
         self.counterfactual_step.fill_(self.settings.counterfactual_start * steps)
         labels = self.spec.normalise(data.train.labels.to(self.device))
         mark_classes(self.class_seen, labels, self.types)
+
+
+def mirror_half(images: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Return images (B, C, H, W), each of them mirrored left to right with probability 1/2."""
+    draws = torch.rand(len(images), 1, device=images.device, generator=generator)
+    return torch.where(draws[..., None, None] < 0.5, images.flip(-1), images)

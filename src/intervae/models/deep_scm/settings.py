@@ -104,6 +104,20 @@ class DeepSCMSettings:
     flow_steps: int = setting(
         20, "steps of the flow's solver between noise and picture", advanced=True
     )
+    flow_noise_share: float = setting(
+        0.05, "share of noise in a picture at the start of the flow's abduction", advanced=True
+    )
+    flow_guidance: float = setting(
+        1.0, "factor of what the variables change in the flow's velocity; 1 for none"
+    )
+    flow_unconditional: float = setting(
+        0.0,
+        "share of training pictures that the flow sees without variables; guidance needs some",
+        advanced=True,
+    )
+    mirrored: bool = setting(
+        False, "mirrors half of the training pictures; only where left and right mean nothing"
+    )
     likelihood: PixelFamily = setting("logistic", "distribution of the pixel noise", advanced=True)
     pixel_scale: Literal["channel", "pixel"] = setting(
         "channel", "scale of the pixel noise: one per channel, or one per pixel", advanced=True
