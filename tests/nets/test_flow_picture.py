@@ -82,18 +82,27 @@ def test_abduction_from_a_noisy_picture_has_a_closed_form(std: float) -> None:
 
 
 @torch.no_grad()
-def test_guidance_multiplies_what_the_parents_change() -> None:
-    """This velocity is linear in the mean and has mean 0 without parents."""
-    flow = gaussian_flow(0.2, steps=40, guidance=2.0, unconditional=0.1)
+def test_guidance_multiplies_what_a_changed_class_adds() -> None:
+    """This velocity is linear in the mean, the first feature, and has mean 0 without the class."""
+    options = {"steps": 40, "guidance": 2.0, "hidden_classes": 0.1}
     pictures, parents = gaussian_pictures(0.2, 0.1)
-    abducted = flow.abduct(0.5 + 0.5 * pictures, parents)
-    answer = 2 * flow.predict(abducted, parents + 0.1) - 1
-    torch.testing.assert_close(answer, pictures + 2 * 0.1, atol=2e-3, rtol=0)
-    torch.testing.assert_close(2 * flow.predict(abducted, parents) - 1, pictures)
+    for classes, factor in (([slice(0, 1)], 2.0), ([slice(1, 2)], 1.0)):
+        flow = gaussian_flow(0.2, classes=classes, **options)
+        abducted = flow.abduct(0.5 + 0.5 * pictures, parents)
+        after = parents.clone()
+        after[:2, 0] += 0.1
+        answer = 2 * flow.predict(abducted, after, factual=parents) - 1
+        # without the class the mean is 0, so w times the new mean takes its place
+        shift = factor * 0.2 - 0.1
+        torch.testing.assert_close(answer[:2], pictures[:2] + shift, atol=2e-3, rtol=0)
+        torch.testing.assert_close(answer[2:], pictures[2:])  # unchanged rows are not guided
+        unguided = 2 * flow.predict(abducted, after) - 1
+        torch.testing.assert_close(unguided[:2], pictures[:2] + 0.1, atol=2e-3, rtol=0)
+        torch.testing.assert_close(2 * flow.predict(abducted, parents, 0, parents) - 1, pictures)
 
 
 @torch.no_grad()
-def test_some_training_pictures_are_without_parents() -> None:
+def test_classes_are_hidden_from_some_training_pictures() -> None:
     seen = []
 
     class Recorder(GaussianVelocity):
@@ -101,13 +110,16 @@ def test_some_training_pictures_are_without_parents() -> None:
             seen.append(parents)
             return super().forward(states, times, parents)
 
-    flow, parents = gaussian_flow(0.2, unconditional=0.2), torch.ones(4000, PARENTS).double()
+    flow = gaussian_flow(0.2, hidden_classes=0.2, classes=[slice(0, 1), slice(1, 3)])
+    parents = torch.ones(4000, PARENTS).double()
     flow.velocity = Recorder(0.2)
     flow.loss(torch.rand(4000, *SHAPE).double(), parents, torch.Generator().manual_seed(0))
     (features,) = seen
-    without = (features == 0).all(1)
-    assert ((features == 1).all(1) | without).all()
-    assert abs(without.double().mean() - 0.2) < 4 * (0.2 * 0.8 / 4000) ** 0.5
+    first, second = features[:, 0] == 0, features[:, 1] == 0
+    assert torch.equal(features[:, 1], features[:, 2])  # a class is hidden as a whole
+    assert (features[:, 3:] == 1).all()  # numbers never are
+    for hidden, share in ((first, 0.2), (second, 0.2), (first & second, 0.04)):
+        assert abs(hidden.double().mean() - share) < 4 * (share * (1 - share) / 4000) ** 0.5
 
 
 @torch.no_grad()
@@ -214,8 +226,8 @@ def test_flow_learns_what_the_parents_do_and_keeps_the_rest() -> None:
         ({"flow_steps": 0}, "flow_steps=0"),
         ({"flow_widths": ()}, "flow_widths"),
         ({"flow_noise_share": 1.0}, "flow_noise_share=1 must be at least 0 and below 1"),
-        ({"flow_unconditional": -0.1}, "flow_unconditional=-0.1 must be at least 0"),
-        ({"flow_guidance": 2.0}, "flow_guidance=2 needs flow_unconditional above 0"),
+        ({"flow_hidden_classes": -0.1}, "flow_hidden_classes=-0.1 must be at least 0"),
+        ({"flow_guidance": 2.0}, "flow_guidance=2 needs flow_hidden_classes above 0"),
         ({"patch": 9}, "patch=9 must be from 1 to 4"),
     ],
 )

@@ -25,8 +25,9 @@ prediction ends there and takes n out again:
 A plain background has no spread, so at T = 1 every noise leads to it, and what comes back is not
 like N(0, I): the flow then does not draw anything new there.
 
-Guidance w (Ho & Salimans 2022) follows v_0 + w (v - v_0), with v_0 the velocity without parents,
-in both directions: the flow remains one mechanism with an exact inverse.
+Guidance w (Ho & Salimans 2022) is decoupled (Xia et al. 2025): where do() changed a class, such as
+a digit, the prediction follows v_0 + w (v - v_0), with v_0 the velocity without the changed classes.
+Numbers are not guided, as they would overshoot. Abduction is not either, so an empty do() is exact.
 """
 
 from __future__ import annotations
@@ -62,12 +63,16 @@ class FlowPicture(PictureMechanism):
         widths, patch, hidden: of the `VelocityNetwork`.
         steps: of the solver; a counterfactual takes 2 steps + 3 evaluations of the network.
         noise_share: s, from 0 to below 1.
-        guidance: w; with 1 the velocity without parents is not evaluated.
-        unconditional: share of the training pictures without parents; guidance needs some.
+        classes: columns of the parents' features that belong to one class variable, for each of
+            them; a class is hidden by zeros.
+        guidance: w; with 1 the velocity without classes is not evaluated.
+        hidden_classes: share of the training pictures in which a class is hidden; guidance needs
+            some.
     """
 
     error_name = "velocity"
     fixed_noise: Tensor
+    class_columns: Tensor
 
     def __init__(
         self,
@@ -77,24 +82,29 @@ class FlowPicture(PictureMechanism):
         patch: int = 2,
         hidden: int = 128,
         steps: int = 20,
-        noise_share: float = 0.05,
+        noise_share: float = 0.02,
+        classes: Sequence[slice] = (),
         guidance: float = 1.0,
-        unconditional: float = 0.0,
+        hidden_classes: float = 0.0,
     ) -> None:
         super().__init__(image_shape, parents)
         if steps < 1:
             raise UsageError(f"flow_steps={steps} must be at least 1.")
-        for name, share in (("noise_share", noise_share), ("unconditional", unconditional)):
+        for name, share in (("noise_share", noise_share), ("hidden_classes", hidden_classes)):
             if not 0 <= share < 1:
                 raise UsageError(f"flow_{name}={share:g} must be at least 0 and below 1.")
-        if guidance != 1 and not unconditional:
+        if guidance != 1 and not hidden_classes:
             raise UsageError(
-                f"flow_guidance={guidance:g} needs flow_unconditional above 0, such as 0.1: the "
-                "velocity without variables is learned from that share of the pictures."
+                f"flow_guidance={guidance:g} needs flow_hidden_classes above 0, such as 0.1: the "
+                "velocity without a class is learned from that share of the pictures."
             )
-        self.velocity = VelocityNetwork(image_shape, parents + 1, widths, patch, hidden)
+        self.velocity = VelocityNetwork(image_shape, parents, widths, patch, hidden)
         self.steps, self.end = steps, 1 - noise_share
-        self.guidance, self.unconditional = guidance, unconditional
+        self.guidance, self.hidden_classes = guidance, hidden_classes
+        columns = torch.zeros(len(classes), parents)
+        for row, features in zip(columns, classes, strict=True):
+            row[features] = 1
+        self.register_buffer("class_columns", columns, persistent=False)
         noise = torch.randn(image_shape, generator=torch.Generator().manual_seed(NOISE_SEED))
         self.register_buffer("fixed_noise", noise, persistent=False)
 
@@ -114,13 +124,13 @@ class FlowPicture(PictureMechanism):
         noise = draw_standard(pictures, "gaussian", generator)
         shape, device = (len(images), 1), images.device
         times = torch.rand(shape, device=device, generator=generator).to(pictures)
-        condition = _with_known(parents)
-        if self.unconditional:
+        if self.hidden_classes and len(self.class_columns):
+            shape = (len(images), len(self.class_columns))
             draws = torch.rand(shape, device=device, generator=generator)
-            condition = condition * (draws >= self.unconditional)
+            parents = self._hide(parents, draws < self.hidden_classes)
         share = times[..., None, None]
         states = (1 - share) * noise + share * pictures
-        velocity = self.velocity(states, times[:, 0], condition)
+        velocity = self.velocity(states, times[:, 0], parents)
         error = 0.5 * (single_precision(velocity) - (pictures - noise)).square().sum((1, 2, 3))
         return PictureLoss(error, error.new_zeros(0, len(error)), ())
 
@@ -139,18 +149,41 @@ class FlowPicture(PictureMechanism):
         return PictureNoise((state, excess), images[:, :0])
 
     def predict(
-        self, noise: PictureNoise, parents: Tensor, pixel_temperature: float = 0.0
+        self,
+        noise: PictureNoise,
+        parents: Tensor,
+        pixel_temperature: float = 0.0,
+        factual: Tensor | None = None,
     ) -> Tensor:
-        """Solve from the noise to the picture; there is no pixel noise."""
+        """Solve from the noise to the picture; there is no pixel noise.
+
+        Classes that differ from the `factual` ones are guided; without `factual` none is.
+        """
         state, excess = noise.latents
-        mixed = self._predict(state, excess, parents)
+        free = self._without_changed_classes(parents, factual)
+        mixed = self._predict(state, excess, parents, free)
         pictures = (mixed - (1 - self.end) * self.fixed_noise) / self.end
         return (0.5 + 0.5 * pictures).clamp(0, 1)
 
-    def _predict(self, state: Tensor, excess: Tensor, parents: Tensor) -> Tensor:
+    def _without_changed_classes(self, parents: Tensor, factual: Tensor | None) -> Tensor | None:
+        """Return parents (B, f) without the classes that changed; None if nothing is guided."""
+        if factual is None or self.guidance == 1 or not len(self.class_columns):
+            return None
+        changed = (parents != factual).to(parents.dtype) @ self.class_columns.T > 0  # (B, classes)
+        if not torch.compiler.is_compiling() and not changed.any():
+            return None  # half the time
+        return self._hide(parents, changed)
+
+    def _hide(self, parents: Tensor, hidden: Tensor) -> Tensor:
+        """Return parents (B, f) with zeros where `hidden` (B, classes)."""
+        return parents * (1 - hidden.to(parents.dtype) @ self.class_columns)
+
+    def _predict(
+        self, state: Tensor, excess: Tensor, parents: Tensor, free: Tensor | None = None
+    ) -> Tensor:
         """Return the state at time T of the noise (e, d)."""
-        speed = self._speed(state, 0.0, parents) + excess
-        return self.solve(state, speed, parents, 0.0, self.end)[0]
+        speed = self._speed(state, 0.0, parents, free) + excess
+        return self.solve(state, speed, parents, 0.0, self.end, free)[0]
 
     def sample(
         self,
@@ -168,7 +201,13 @@ class FlowPicture(PictureMechanism):
         return (0.5 + 0.5 * pictures).clamp(0, 1)
 
     def solve(
-        self, state: Tensor, speed: Tensor, parents: Tensor, start: float, end: float
+        self,
+        state: Tensor,
+        speed: Tensor,
+        parents: Tensor,
+        start: float,
+        end: float,
+        free: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return state and speed (B, C, H, W) at time `end`, of those at time `start`."""
         cosines = [math.cos(math.pi * k / self.steps) for k in range(self.steps + 1)]
@@ -176,22 +215,18 @@ class FlowPicture(PictureMechanism):
         for now, after in itertools.pairwise(times):
             half = (after - now) / 2
             middle = state + half * speed
-            speed = 2 * self._speed(middle, now + half, parents) - speed
+            speed = 2 * self._speed(middle, now + half, parents, free) - speed
             state = middle + half * speed
         return state, speed
 
-    def _speed(self, state: Tensor, time: float, parents: Tensor) -> Tensor:
-        """Return the guided velocity at one time, (B, C, H, W)."""
-        condition = _with_known(parents)
+    def _speed(
+        self, state: Tensor, time: float, parents: Tensor, free: Tensor | None = None
+    ) -> Tensor:
+        """Return the velocity at one time, (B, C, H, W), guided away from `free` parents."""
         times = state.new_full((len(state),), time)
-        if self.guidance == 1:
-            return self.velocity(state, times, condition)
-        both = torch.cat([condition, torch.zeros_like(condition)])
+        if free is None:
+            return self.velocity(state, times, parents)
+        both = torch.cat([parents, free])
         velocities = self.velocity(torch.cat([state, state]), torch.cat([times, times]), both)
-        guided, free = velocities.chunk(2)
-        return free + self.guidance * (guided - free)
-
-
-def _with_known(parents: Tensor) -> Tensor:
-    """Return parents (B, f) with a last feature of 1; pictures without parents have zeros."""
-    return torch.cat([parents, torch.ones_like(parents[:, :1])], dim=1)
+        guided, unguided = velocities.chunk(2)
+        return unguided + self.guidance * (guided - unguided)

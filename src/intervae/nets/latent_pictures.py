@@ -180,7 +180,11 @@ class LatentPictureMechanism(PictureMechanism):
         return PictureNoise(result.latents, (images - result.mean) / result.scale)
 
     def predict(
-        self, noise: PictureNoise, parents: Tensor, pixel_temperature: float = 0.0
+        self,
+        noise: PictureNoise,
+        parents: Tensor,
+        pixel_temperature: float = 0.0,
+        factual: Tensor | None = None,
     ) -> Tensor:
         """Return m(z, parents) + t s(z, parents) u with t = `pixel_temperature`.
 

@@ -102,12 +102,17 @@ class PictureMechanism(nn.Module, ABC):
 
     @abstractmethod
     def predict(
-        self, noise: PictureNoise, parents: Tensor, pixel_temperature: float = 0.0
+        self,
+        noise: PictureNoise,
+        parents: Tensor,
+        pixel_temperature: float = 0.0,
+        factual: Tensor | None = None,
     ) -> Tensor:
         """Return the pictures of this noise under other parents, (B, C, H, W) in [0, 1].
 
         Arguments:
             pixel_temperature: share of the pixel noise that is added, if there is any.
+            factual: parents (B, f) of the abduction, for mechanisms that need to know what changed.
         """
 
     @abstractmethod

@@ -33,9 +33,10 @@ def build_picture_mechanism(
     dense_coarsest: bool = False,
     flow_widths: Sequence[int] = (32, 64, 128),
     flow_steps: int = 20,
-    flow_noise_share: float = 0.05,
+    flow_noise_share: float = 0.02,
     flow_guidance: float = 1.0,
-    flow_unconditional: float = 0.0,
+    flow_hidden_classes: float = 0.0,
+    classes: Sequence[slice] = (),
 ) -> PictureMechanism:
     """Return p(x | parents, noise) for pictures (C, H, W).
 
@@ -51,8 +52,8 @@ def build_picture_mechanism(
             the flow.
         parent_scales: of the hvae only; whether parents also scale the channels.
         dense_coarsest: of the hvae only; whether dense layers lead to and from the 1x1 maps.
-        flow_widths, flow_steps, flow_noise_share, flow_guidance, flow_unconditional: of the flow
-            only, see `FlowPicture`.
+        flow_widths, flow_steps, flow_noise_share, flow_guidance, flow_hidden_classes, classes: of
+            the flow only, see `FlowPicture`.
     """
     if picture == "vae":
         return ConditionalVAE(image_shape, parents, pixels, latents, channels, hidden)
@@ -78,7 +79,8 @@ def build_picture_mechanism(
             FLOW_PATCH if patch is None else patch,
             steps=flow_steps,
             noise_share=flow_noise_share,
+            classes=classes,
             guidance=flow_guidance,
-            unconditional=flow_unconditional,
+            hidden_classes=flow_hidden_classes,
         )
     raise unknown("picture mechanism", picture, get_args(Picture))

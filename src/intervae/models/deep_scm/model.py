@@ -15,7 +15,7 @@ from torch import Tensor
 
 from intervae.causal.graph import CausalGraph
 from intervae.causal.known_graph import as_graph
-from intervae.causal.variable_types import encode_values
+from intervae.causal.variable_types import encode_values, feature_slices
 from intervae.data import Batch, Dataset, Spec
 from intervae.errors import DataError, UsageError, unknown
 from intervae.models.deep_scm.counterfactual_loss import counterfactual_loss
@@ -104,10 +104,11 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
             spec.image_shape, self.types, settings.channels, settings.hidden
         )
         colours, height, width = spec.image_shape
+        parent_types = [self.types[i] for i in self.picture_columns]
         self.picture = build_picture_mechanism(
             settings.picture,
             (colours, max(height, SMALLEST_SIDE), max(width, SMALLEST_SIDE)),
-            sum(self.types[i].width for i in self.picture_columns),
+            sum(kind.width for kind in parent_types),
             PixelDistribution(settings.likelihood, settings.pixel_scale),
             latents=settings.latents,
             channels=settings.channels,
@@ -123,7 +124,12 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
             flow_steps=settings.flow_steps,
             flow_noise_share=settings.flow_noise_share,
             flow_guidance=settings.flow_guidance,
-            flow_unconditional=settings.flow_unconditional,
+            flow_hidden_classes=settings.flow_hidden_classes,
+            classes=[
+                columns
+                for kind, columns in zip(parent_types, feature_slices(parent_types), strict=True)
+                if kind.kind != "continuous"
+            ],
         )
         if settings.counterfactual_weight and not isinstance(self.picture, LatentPictureMechanism):
             raise UsageError(

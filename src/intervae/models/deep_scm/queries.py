@@ -158,8 +158,9 @@ class DeepSCMQueries(CausalModel):
         generator = torch.Generator().manual_seed(ABDUCTION_SEED)
 
         def exchange(x: Tensor, old: Tensor, new: Tensor) -> Tensor:
-            noise = self.picture.abduct(self.pad(x), self.parents(old), generator, spread)
-            return self.crop(self.picture.predict(noise, self.parents(new), share))
+            own = self.parents(old)
+            noise = self.picture.abduct(self.pad(x), own, generator, spread)
+            return self.crop(self.picture.predict(noise, self.parents(new), share, own))
 
         return in_batches(exchange, self.as_images(images), before[..., 0], after[..., 0])
 
@@ -169,7 +170,7 @@ class DeepSCMQueries(CausalModel):
 
     @torch.no_grad()
     def abduct_picture(self, images: Any, labels: Any = None) -> dict[str, Tensor]:
-        """Return {"noise": (B, D)} of images, z and pixel noise, as an argument of `decode`."""
+        """Return the noise (B, D) of images and the factual variables (B, n), for `decode`."""
         x, values = self.as_images(images), self.encode(images, labels)[..., 0]
         generator = torch.Generator().manual_seed(ABDUCTION_SEED)
         temperature = self.settings.latent_temperature
@@ -178,14 +179,18 @@ class DeepSCMQueries(CausalModel):
             noise = self.picture.abduct(self.pad(chunk), self.parents(v), generator, temperature)
             return self.picture.pack(noise)
 
-        return {"noise": in_batches(abduct, x, values)}
+        return {"noise": in_batches(abduct, x, values), "factual": values}
 
     @torch.no_grad()
-    def decode(self, latents: Tensor, noise: Tensor | None = None) -> Tensor:
+    def decode(
+        self, latents: Tensor, noise: Tensor | None = None, factual: Tensor | None = None
+    ) -> Tensor:
         """Return images (B, C, H, W) of variables (B, n, 1).
 
         Arguments:
             noise: (B, D) of `abduct_picture`; by default z is the mean of its prior.
+            factual: (B, n), the variables with which it was abducted, likewise; a flow with
+                guidance reads from them which classes have changed.
         """
         values = self._values(latents)
         if noise is None:
@@ -194,10 +199,12 @@ class DeepSCMQueries(CausalModel):
             )
         pixels = self.settings.pixel_temperature
 
-        def predict(v: Tensor, u: Tensor) -> Tensor:
-            return self.crop(self.picture.predict(self.picture.unpack(u), self.parents(v), pixels))
+        def predict(v: Tensor, u: Tensor, old: Tensor) -> Tensor:
+            abducted = self.picture.unpack(u)
+            own = self.parents(old)
+            return self.crop(self.picture.predict(abducted, self.parents(v), pixels, own))
 
-        return in_batches(predict, values, noise)
+        return in_batches(predict, values, noise, values if factual is None else factual)
 
     @torch.no_grad()
     def sample(self, n: int, do: Do | None = None, *, seed: int | None = None) -> Tensor:

@@ -105,14 +105,14 @@ class DeepSCMSettings:
         20, "steps of the flow's solver between noise and picture", advanced=True
     )
     flow_noise_share: float = setting(
-        0.05, "share of noise in a picture at the start of the flow's abduction", advanced=True
+        0.02, "share of noise in a picture at the start of the flow's abduction", advanced=True
     )
     flow_guidance: float = setting(
-        1.0, "factor of what the variables change in the flow's velocity; 1 for none"
+        1.0, "factor of what a class that do() changed adds to the flow's velocity; 1 for none"
     )
-    flow_unconditional: float = setting(
+    flow_hidden_classes: float = setting(
         0.0,
-        "share of training pictures that the flow sees without variables; guidance needs some",
+        "share of training pictures in which a class is hidden from the flow; guidance needs some",
         advanced=True,
     )
     mirrored: bool = setting(
