@@ -122,14 +122,14 @@ _CLASSIFIERS: dict[Any, AttributeClassifier] = {}
 def measure_faces(
     model: Model, faces: Faces, classifier: AttributeClassifier | None = None
 ) -> list[Measurement]:
-    """Measure a trained model on the test pictures, without their labels.
+    """Measure a trained model on the test pictures; with their labels if it can take them.
 
     Arguments:
         classifier: that of `scoring_classifier`, which is also the default, on the model's device.
     """
     test = faces.test_images()
     return counterfactual_attributes(
-        functools.partial(answer, model),
+        functools.partial(answer, model, labels=test.labels),
         test.images.cpu().numpy(),
         test.labels.cpu().numpy(),
         faces.data.variables,
@@ -138,20 +138,27 @@ def measure_faces(
     )
 
 
-def answer(model: Model, images: np.ndarray, do: Mapping[str, Any]) -> np.ndarray:
-    """Return `model.counterfactual(images, do)`, QUERY_BATCH images at a time; labels are unseen.
+def answer(
+    model: Model, images: np.ndarray, do: Mapping[str, Any], labels: torch.Tensor | None = None
+) -> np.ndarray:
+    """Return `model.counterfactual(images, do)`, QUERY_BATCH images at a time.
 
     The decoder answers alone, without the images' own pixel noise.
 
     Arguments:
         do: name -> (N,) values, one per image.
+        labels: (N, n) of the images, passed to models that can take them.
     """
     chunks = []
+    table = (
+        labels.float().cpu() if model.counterfactual_takes_labels and labels is not None else None
+    )
     for start in range(0, len(images), QUERY_BATCH):
         rows = slice(start, start + QUERY_BATCH)
         values = {name: torch.as_tensor(each[rows]).float() for name, each in do.items()}
+        known = {} if table is None else {"labels": table[rows]}
         pictures = model.counterfactual(
-            torch.as_tensor(images[rows]), values, **without_pixel_noise(model)
+            torch.as_tensor(images[rows]), values, **known, **without_pixel_noise(model)
         )
         chunks.append(pictures.cpu().clamp(0, 1).numpy())
     return np.concatenate(chunks)
@@ -161,10 +168,9 @@ def draw_sheet(model: Model, faces: Faces, path: Path) -> None:
     """Draw test pictures, their reconstructions, and do(v = the other value) of each variable."""
     test = faces.data.test[spread_rows(len(faces.data.test), SHEET_IMAGES)]
     images, labels = test.images.cpu().numpy(), test.labels.cpu().numpy()
-    columns = [images.astype(np.float32) / 255, answer(model, images, {})]
-    columns += [
-        answer(model, images, {name: 1 - labels[:, i]}) for i, name in enumerate(faces.data.names)
-    ]
+    query = functools.partial(answer, model, images, labels=test.labels)
+    columns = [images.astype(np.float32) / 255, query({})]
+    columns += [query({name: 1 - labels[:, i]}) for i, name in enumerate(faces.data.names)]
     rows = []
     for k in range(len(images)):
         new_values = [
@@ -207,6 +213,16 @@ class TrainOnFaces(Train):
         return {"train_seconds": seconds, **measured_numbers(measurements)}
 
 
+FLOW: dict[str, Any] = {
+    "picture": "flow",
+    "flow_widths": (64, 128, 128),
+    "flow_steps": 12,
+    "flow_hidden_classes": 0.15,
+    "flow_guidance": 3.0,
+    "mirrored": True,
+    "batch_size": 128,
+    "epochs": 400,
+}
 # variant -> model, settings, whether it takes a known graph
 MODELS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "rest": ("causal-vae", {"rest": 16}, True),
@@ -214,6 +230,7 @@ MODELS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "rest, no graph": ("condition-vae", {"rest": 16}, False),
     "vae": ("deep-scm", {"picture": "vae"}, True),
     "hvae": ("deep-scm", {"picture": "hvae"}, True),
+    "flow": ("deep-scm", FLOW, True),
 }
 
 

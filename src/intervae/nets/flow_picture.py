@@ -26,8 +26,8 @@ A plain background has no spread, so at T = 1 every noise leads to it, and what 
 like N(0, I): the flow then does not draw anything new there.
 
 Guidance w (Ho & Salimans 2022) is decoupled (Xia et al. 2025): where do() changed a class, such as
-a digit, the prediction follows v_0 + w (v - v_0), with v_0 the velocity without the changed classes.
-Numbers are not guided, as they would overshoot. Abduction is not either, so an empty do() is exact.
+a digit, the prediction follows v_0 + w (v - v_0), with v_0 the velocity without that class. Numbers
+are not guided, as they would overshoot. Abduction is not either, so an empty do() is exact.
 """
 
 from __future__ import annotations
