@@ -76,7 +76,7 @@ def test_every_cell_has_a_floor_and_doing_nothing(data: Dataset) -> None:
     measurements = {
         m.metric: m for m in measure_counterfactuals(model, data, cycles=(1, 2), **SMALL)
     }
-    assert {"composition_1_levels", "composition_2_levels", "reversibility_2_levels"} <= set(
+    assert {"composition_1_levels", "composition_2_levels", "reversibility_1_levels"} <= set(
         measurements
     )
     error = measurements["effectiveness_error_morphometry"]

@@ -51,6 +51,7 @@ from intervae.models.capabilities import without_pixel_noise
 TEST_IMAGES = 2000
 PREDICTOR_IMAGES = 60_000
 CYCLES = (1, 10)
+UNDO_CYCLES = (1,)
 VERSION = 1  # of the networks; increase it when they change, so that caches are made anew
 PREDICTOR_SEED = 1
 FINGERPRINT_IMAGES = 16
@@ -75,6 +76,7 @@ def measure_counterfactuals(
     *,
     images: int = TEST_IMAGES,
     cycles: Sequence[int] = CYCLES,
+    undo_cycles: Sequence[int] = UNDO_CYCLES,
     labels: bool = True,
     predictor_images: int = PREDICTOR_IMAGES,
     predictor_epochs: int = EPOCHS,
@@ -84,7 +86,8 @@ def measure_counterfactuals(
     Arguments:
         device: of the networks that read the variables; by default the model's.
         images: number of test images, always the same ones.
-        cycles: numbers of repeated interventions.
+        cycles: numbers of repeated do({}).
+        undo_cycles: numbers of repeated do() and undo.
         labels: whether the model gets the labels of the images, if it can take them.
         predictor_images: number of images to train the networks on.
     """
@@ -100,7 +103,7 @@ def measure_counterfactuals(
     answers = answers_to_all(query, truth)
     assert data.graph is not None
     return [
-        *cycle_errors(query, truth, cycles=cycles),
+        *cycle_errors(query, truth, cycles=cycles, undo_cycles=undo_cycles),
         true_picture_errors(answers, truth),
         *(m for reader in made.readers for m in reader.effectiveness(answers)),
         *metrics.minimality(

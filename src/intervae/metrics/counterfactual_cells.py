@@ -104,19 +104,27 @@ def true_counterfactuals(
 
 
 def cycle_errors(
-    query: LabelledQuery, truth: TrueCounterfactuals, *, cycles: Sequence[int] = (1, 10)
+    query: LabelledQuery,
+    truth: TrueCounterfactuals,
+    *,
+    cycles: Sequence[int] = (1, 10),
+    undo_cycles: Sequence[int] | None = None,
 ) -> list[Measurement]:
     """Return the error of repeated do({}), and of repeated do and undo, after m cycles.
+
+    Arguments:
+        undo_cycles: numbers of do and undo; those of do({}) by default.
 
     Returns:
         composition_m_levels: mean |x' - x| after m times do({}).
         reversibility_m_levels: per variable v, the same after m times do(v = value of another
             image) and do(v = its own value); the headline is the mean over variables.
     """
+    undo_cycles = cycles if undo_cycles is None else undo_cycles
     own = dict(zip((v.name for v in truth.variables), truth.labels.T, strict=True))
     null = _repeat(query, truth, [{}], cycles)
     undone = {
-        name: _repeat(query, truth, [{name: values}, {name: own[name]}], cycles)
+        name: _repeat(query, truth, [{name: values}, {name: own[name]}], undo_cycles)
         for name, values in truth.interventions.items()
     }
     n = len(truth.images)
@@ -128,7 +136,7 @@ def cycle_errors(
             n,
             cycles=m,
         )
-        for m in cycles
+        for m in undo_cycles
     ]
 
 

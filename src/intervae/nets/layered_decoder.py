@@ -114,7 +114,7 @@ class LayeredDecoder(nn.Module):
         self._forget()
         inside = self.region  # reads `active`: a captured step must not wait for the device
         even = inside / inside.sum().clamp(min=1)
-        by_gain = [] if gains is None else [_normalised(gain.flatten() * inside) for gain in gains]
+        by_gain = [_normalised(gain.flatten().to(inside) * inside) for gain in gains or ()]
         drawn = torch.stack(by_gain).mean(0) if by_gain else even
         self.density.copy_((even + drawn) / 2)
 

@@ -55,6 +55,16 @@ LABELS = {
         Concept("bald", "Bald"),
         Concept("beard", "No_Beard", negated=True),
     ),
+    "faces": (
+        Concept("gender", "Male", ("female", "male")),
+        Concept("age", "Young", ("old", "young")),
+        Concept("smile", "Smiling"),
+        Concept("eyes_open", "Narrow_Eyes", negated=True),
+        Concept("mouth_open", "Mouth_Slightly_Open"),
+        Concept("bald", "Bald"),
+        Concept("beard", "No_Beard", negated=True),
+        Concept("glasses", "Eyeglasses"),
+    ),
 }
 GRAPHS = {"smile": (("gender", "eyes_open"), ("smile", "eyes_open"), ("smile", "mouth_open"))}
 
@@ -73,8 +83,8 @@ def celeba(
     """Read the aligned faces of CelebA from a folder or a zip.
 
     Arguments:
-        labels: "smile" (gender, smile, eyes_open, mouth_open) or "beard" (age, gender, bald,
-            beard).
+        labels: "smile" (gender, smile, eyes_open, mouth_open), "beard" (age, gender, bald,
+            beard), or "faces" (those and glasses).
         attributes: any of the 40 attributes instead, by their published names; also as one text
             with commas.
         size: resize to this many pixels, square or (height, width).
