@@ -133,8 +133,9 @@ class LayeredDecoder(nn.Module):
     @property
     def region(self) -> Tensor:
         """(H W) of 0 and 1: pixels that an active layer may paint."""
-        rows = list(self.active)
-        return self.regions[rows].amax(0) if rows else torch.zeros_like(self.regions[0])
+        # a list as index is a copy from the host, which a captured step cannot make
+        rows = [self.regions[row] for row in self.active]
+        return torch.stack(rows).amax(0) if rows else torch.zeros_like(self.regions[0])
 
     def draw_pixels(self, count: int, generator: torch.Generator | None) -> DrawnPixels:
         """Draw pixels by `density`."""
