@@ -154,20 +154,25 @@ class FlowPicture(PictureMechanism):
         parents: Tensor,
         pixel_temperature: float = 0.0,
         factual: Tensor | None = None,
+        guidance: float | None = None,
     ) -> Tensor:
         """Solve from the noise to the picture; there is no pixel noise.
 
         Classes that differ from the `factual` ones are guided; without `factual` none is.
+
+        Arguments:
+            guidance: w in the place of the mechanism's own.
         """
         state, excess = noise.latents
-        free = self._without_changed_classes(parents, factual)
-        mixed = self._predict(state, excess, parents, free)
+        factor = self.guidance if guidance is None else guidance
+        free = None if factor == 1 else self._without_changed_classes(parents, factual)
+        mixed = self._predict(state, excess, parents, free, factor)
         pictures = (mixed - (1 - self.end) * self.fixed_noise) / self.end
         return (0.5 + 0.5 * pictures).clamp(0, 1)
 
     def _without_changed_classes(self, parents: Tensor, factual: Tensor | None) -> Tensor | None:
-        """Return parents (B, f) without the classes that changed; None if nothing is guided."""
-        if factual is None or self.guidance == 1 or not len(self.class_columns):
+        """Return parents (B, f) without the classes that changed; None if none has."""
+        if factual is None or not len(self.class_columns):
             return None
         changed = (parents != factual).to(parents.dtype) @ self.class_columns.T > 0  # (B, classes)
         if not torch.compiler.is_compiling() and not changed.any():
@@ -179,11 +184,16 @@ class FlowPicture(PictureMechanism):
         return parents * (1 - hidden.to(parents.dtype) @ self.class_columns)
 
     def _predict(
-        self, state: Tensor, excess: Tensor, parents: Tensor, free: Tensor | None = None
+        self,
+        state: Tensor,
+        excess: Tensor,
+        parents: Tensor,
+        free: Tensor | None = None,
+        guidance: float = 1.0,
     ) -> Tensor:
         """Return the state at time T of the noise (e, d)."""
-        speed = self._speed(state, 0.0, parents, free) + excess
-        return self.solve(state, speed, parents, 0.0, self.end, free)[0]
+        speed = self._speed(state, 0.0, parents, free, guidance) + excess
+        return self.solve(state, speed, parents, 0.0, self.end, free, guidance)[0]
 
     def sample(
         self,
@@ -208,6 +218,7 @@ class FlowPicture(PictureMechanism):
         start: float,
         end: float,
         free: Tensor | None = None,
+        guidance: float = 1.0,
     ) -> tuple[Tensor, Tensor]:
         """Return state and speed (B, C, H, W) at time `end`, of those at time `start`."""
         cosines = [math.cos(math.pi * k / self.steps) for k in range(self.steps + 1)]
@@ -215,12 +226,17 @@ class FlowPicture(PictureMechanism):
         for now, after in itertools.pairwise(times):
             half = (after - now) / 2
             middle = state + half * speed
-            speed = 2 * self._speed(middle, now + half, parents, free) - speed
+            speed = 2 * self._speed(middle, now + half, parents, free, guidance) - speed
             state = middle + half * speed
         return state, speed
 
     def _speed(
-        self, state: Tensor, time: float, parents: Tensor, free: Tensor | None = None
+        self,
+        state: Tensor,
+        time: float,
+        parents: Tensor,
+        free: Tensor | None = None,
+        guidance: float = 1.0,
     ) -> Tensor:
         """Return the velocity at one time, (B, C, H, W), guided away from `free` parents."""
         times = state.new_full((len(state),), time)
@@ -229,4 +245,4 @@ class FlowPicture(PictureMechanism):
         both = torch.cat([parents, free])
         velocities = self.velocity(torch.cat([state, state]), torch.cat([times, times]), both)
         guided, unguided = velocities.chunk(2)
-        return unguided + self.guidance * (guided - unguided)
+        return unguided + guidance * (guided - unguided)

@@ -65,6 +65,10 @@ class ConvEncoder(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         return self.dense(self.convolutions(images * 2 - 1))
 
+    def before_dense(self, images: Tensor) -> Tensor:
+        """Return the flat features (B, f) that the dense layers `dense[1:]` read."""
+        return self.convolutions(images * 2 - 1).flatten(1)
+
 
 class PadToEven(nn.Module):
     """Repeat the last row or column of maps (B, C, H, W) with an odd side."""

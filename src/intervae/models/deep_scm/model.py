@@ -101,7 +101,7 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
         named = settings.picture_parents or spec.names
         self.picture_columns = [i for i, name in enumerate(spec.names) if name in named]
         self.predictor = VariablePredictor(
-            spec.image_shape, self.types, settings.channels, settings.hidden
+            spec.image_shape, self.types, settings.channels, settings.hidden, self._dropout()
         )
         colours, height, width = spec.image_shape
         parent_types = [self.types[i] for i in self.picture_columns]
@@ -142,6 +142,12 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
         self.register_buffer("latent_fineness", fineness, persistent=False)
         self.register_buffer("class_seen", all_classes(self.types))
 
+    def _dropout(self) -> float:
+        """Share that the predictor drops; it blurs numbers, and keeps classes from overfitting."""
+        if self.settings.predictor_dropout is not None:
+            return self.settings.predictor_dropout
+        return 0.0 if any(kind.kind == "continuous" for kind in self.types) else 0.5
+
     # ---- loss ----------------------------------------------------------------------------------
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Terms:
         """-log p(variables) + loss of the picture given its variables - log q(variables | picture).
@@ -154,7 +160,7 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
         labels = self.spec.normalise(batch["labels"])  # (B, n)
         known = ~labels.isnan()
         values = torch.where(known, labels, 0.0)  # before any network: 0 * NaN is NaN
-        outputs = self.predictor(images)
+        outputs = self.predictor.outputs_for_training(images, generator)
         prediction = self.predictor.loss(outputs, values, known).sum(1).mean()
         variables = -self.variables.log_prob(values, known).sum(1).mean()
         expected = self.predictor.features(outputs.detach())

@@ -13,13 +13,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from intervae.causal.variable_types import VariableType, feature_slices
-from intervae.nets.images import build_encoder
+from intervae.nets.images import ConvEncoder
 
 
 class VariablePredictor(nn.Module):
     """Pictures (B, C, H, W) to outputs (B, f): means of continuous variables, logits of classes.
 
     f is the width of `encode_values`; a binary variable has one logit.
+
+    Arguments:
+        channels, hidden: of the `ConvEncoder`.
+        dropout: share of the inputs of each dense layer that is dropped in training.
     """
 
     def __init__(
@@ -28,15 +32,29 @@ class VariablePredictor(nn.Module):
         types: Sequence[VariableType],
         channels: Sequence[int],
         hidden: int,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        self.dropout = dropout
         self.types, self.slices = tuple(types), feature_slices(types)
         outputs = sum(each.width for each in types)
-        self.network = build_encoder("conv", image_shape, outputs, channels, hidden)
+        self.network = ConvEncoder(image_shape, outputs, channels, hidden)
         self.log_std = nn.Parameter(torch.zeros(len(self.types)))  # used where continuous
 
     def forward(self, images: Tensor) -> Tensor:
         return self.network(images)
+
+    def outputs_for_training(self, images: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Return the outputs with dropout (Srivastava et al. 2014), drawn from `generator`."""
+        if not self.dropout:
+            return self(images)
+        features = self.network.before_dense(images)
+        for layer in list(self.network.dense)[1:]:
+            if isinstance(layer, nn.Linear):
+                draws = torch.rand(features.shape, device=features.device, generator=generator)
+                features = features * (draws >= self.dropout) / (1 - self.dropout)
+            features = layer(features)
+        return features
 
     def _columns(self, outputs: Tensor) -> list[tuple[VariableType, Tensor]]:
         """Return the type and the outputs (B, width) of each variable."""

@@ -115,6 +115,11 @@ class DeepSCMSettings:
         "share of training pictures in which a class is hidden from the flow; guidance needs some",
         advanced=True,
     )
+    flow_confidence: float = setting(
+        0.0,
+        "probability of the new classes, by the predictor, at which the guidance of a picture "
+        "stops to rise from 1 to flow_guidance; 0: flow_guidance at once",
+    )
     mirrored: bool = setting(
         False, "mirrors half of the training pictures; only where left and right mean nothing"
     )
@@ -124,6 +129,12 @@ class DeepSCMSettings:
     )
     picture_parents: tuple[str, ...] = setting(
         (), "variables that the picture depends on directly; none named: all", advanced=True
+    )
+    predictor_dropout: float | None = setting(
+        None,
+        "share of the predictor's features dropped in training; none: 0.5 if all variables are "
+        "classes, else 0",
+        advanced=True,
     )
     mechanism_hidden: int = setting(64, "units of each layer of the mechanisms", advanced=True)
     mechanism_layers: int = setting(2, "hidden layers of the mechanisms", advanced=True)
@@ -146,5 +157,7 @@ class DeepSCMSettings:
         for name in ("clip", "kl_weight", "first_kl_weight", "first_fine_kl_factor"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be larger than 0.")
-        if not 0 <= self.averaging < 1:
-            raise UsageError(f"averaging={self.averaging} must be at least 0 and below 1.")
+        for name in ("averaging", "flow_confidence", "predictor_dropout"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise UsageError(f"{name}={value} must be at least 0 and below 1.")

@@ -1,0 +1,122 @@
+"""Guidance that rises picture by picture, and the predictor's dropout."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import intervae
+from intervae.causal.variable_types import VariableType
+from intervae.data import Dataset
+from intervae.errors import UsageError
+from intervae.models.deep_scm.predictor import VariablePredictor
+from intervae.models.deep_scm.rising_guidance import predict_until_confident
+from intervae.nets.picture_mechanism import PictureNoise
+from intervae.testing import ramps
+
+SETTINGS = {
+    "picture": "flow",
+    "flow_widths": (8,),
+    "flow_steps": 4,
+    "flow_hidden_classes": 0.2,
+    "channels": (8, 8),
+    "hidden": 16,
+    "epochs": 2,
+    "batch_size": 16,
+}
+
+
+class Grey:
+    """A flow whose pictures have the guidance as their grey value."""
+
+    guidance = 32.0
+
+    def predict(
+        self,
+        noise: PictureNoise,
+        parents: Tensor,
+        pixel_temperature: float = 0.0,
+        factual: Tensor | None = None,
+        guidance: float = 1.0,
+    ) -> Tensor:
+        return torch.full((len(parents), 1, 8, 8), guidance)
+
+
+def test_every_picture_gets_the_smallest_factor_that_suffices() -> None:
+    """Factors are 1, 2, 4, ..., 32; pictures need 0, 1.5, 4, 30 and more than there is."""
+    needed = torch.tensor([0.0, 1.5, 4.0, 30.0, 100.0])
+    asked = []
+
+    def confidence(pictures: Tensor, rows: Tensor) -> Tensor:
+        asked.append(len(rows))
+        return (pictures.mean((1, 2, 3)) >= needed[rows] - 1e-3).float()
+
+    noise = PictureNoise((torch.zeros(5, 1, 8, 8),), torch.zeros(5, 0, 8, 8))
+    parents = torch.zeros(5, 2)
+    flow: Any = Grey()
+    answer = predict_until_confident(flow, noise, parents, parents, confidence, 0.9)
+    values = answer.mean((1, 2, 3))
+    torch.testing.assert_close(values, torch.tensor([1.0, 2.0, 4.0, 32.0, 32.0]))
+    assert asked == [5, 4, 3, 2, 2, 2]  # a picture that is done is not computed again
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    """Images with a number and a class."""
+    return ramps(samples=80, kinds=("continuous", "binary"))
+
+
+def test_only_pictures_with_a_new_class_are_guided(data: Dataset) -> None:
+    model = intervae.create("deep-scm", data, graph="empty", **SETTINGS)
+    model.fit(data, seed=0, device="cpu", progress=False)
+    images, labels = data.test.images[:8], data.test.labels[:8]
+    number, binary = data.names
+    new_class = {binary: torch.ones(8)}
+    both = {number: labels[:, 0] + 0.1}
+    plain = [model.counterfactual(images, do, labels) for do in (new_class, both)]
+    model.settings = dataclasses.replace(model.settings, flow_confidence=0.999, flow_guidance=4.0)
+    model.picture.guidance = 4.0
+    guided = [model.counterfactual(images, do, labels) for do in (new_class, both)]
+    moved = (guided[0] - plain[0]).abs().amax((1, 2, 3))
+    changed = labels[:, 1] == 0
+    assert 0 < changed.sum() < 8
+    assert (moved[~changed] == 0).all()
+    assert (moved[changed] > 1e-4).any()
+    assert torch.equal(guided[1], plain[1])
+    nothing = model.counterfactual(images, {}, labels)
+    torch.testing.assert_close(nothing, images.float() / 255, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.0])
+def test_confidence_outside_its_range_is_refused(data: Dataset, value: float) -> None:
+    with pytest.raises(UsageError, match="flow_confidence"):
+        intervae.create("deep-scm", data, graph="empty", flow_confidence=value)
+
+
+# ---- dropout -------------------------------------------------------------------------------------
+def test_dropout_is_drawn_from_the_generator_and_keeps_the_mean() -> None:
+    torch.manual_seed(0)
+    types = [VariableType("binary"), VariableType("binary")]
+    predictor = VariablePredictor((1, 16, 16), types, (8, 8), 32, dropout=0.5)
+    image = torch.rand(1, 1, 16, 16)
+
+    def draw(seed: int, count: int = 1) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        return predictor.outputs_for_training(image.expand(count, -1, -1, -1), generator)
+
+    with torch.no_grad():
+        assert torch.equal(draw(0), draw(0))
+        assert not torch.equal(draw(0), draw(1))
+        features = predictor.network.before_dense(image)
+        first = predictor.network.dense[1]
+        predictor.network.dense[2] = torch.nn.Identity()  # linear: the mean is then exact
+        many, expected = draw(2, 20_000), predictor(image)
+        error = (many.mean(0) - expected[0]).abs() / (many.std(0) / 20_000**0.5)
+    assert first(features).shape == (1, 32)
+    assert (error < 4).all()
+    predictor.dropout = 0.0
+    assert torch.equal(draw(0), predictor(image))
