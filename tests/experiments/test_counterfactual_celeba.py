@@ -164,6 +164,28 @@ def test_answers_in_batches_have_the_value_of_each_picture(
     assert np.array_equal(answer(model, images, {"Smiling": values}), at_once)
 
 
+def test_labels_reach_a_model_that_takes_them(
+    simple: Faces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Labelled(Redrawn):
+        counterfactual_takes_labels = True
+
+        def counterfactual(
+            self, images: torch.Tensor, do: dict[str, Any], labels: torch.Tensor | None = None
+        ) -> torch.Tensor:
+            received.append(labels)
+            return super().counterfactual(images, do)
+
+    received: list[torch.Tensor | None] = []
+    monkeypatch.setattr(counterfactual_celeba, "QUERY_BATCH", 7)
+    model: Any = Labelled(simple)
+    test = simple.data.test
+    answer(model, test.images.numpy().astype(np.float32) / 255, {}, test.labels)
+    rows = [labels for labels in received if labels is not None]
+    assert len(rows) > 1
+    assert torch.equal(torch.cat(rows), test.labels.float())
+
+
 def test_contact_sheet_is_drawn(simple: Faces, tmp_path: Path) -> None:
     model: Any = Redrawn(simple)
     draw_sheet(model, simple, tmp_path / "figures" / "faces.png")

@@ -38,6 +38,29 @@ def make_model(name: str) -> tuple[Model, Dataset]:
     return model, data
 
 
+FLOW = {"picture": "flow", "flow_widths": (8,), "flow_steps": 3, "channels": (8, 8), "hidden": 16}
+GUIDED = {"flow_guidance": 2.0, "flow_hidden_classes": 0.1}
+
+
+@pytest.mark.parametrize("guided", [False, True])
+def test_programs_of_a_flow_equal_the_model(guided: bool) -> None:
+    data = ramps(kinds=("continuous", "binary"))
+    settings = {**FLOW, **(GUIDED if guided else {})}
+    model = MODELS["deep-scm"](data.spec, graph="empty", **settings)
+    with torch.no_grad():
+        for parameter in model.picture.parameters():
+            parameter += 0.05 * torch.randn(parameter.shape)
+    assert_equal_to_model(model, data, run_torch, "torch")
+
+
+def test_a_flow_whose_guidance_rises_says_why_it_is_left_out() -> None:
+    data = ramps(kinds=("continuous", "binary"))
+    settings = {**FLOW, **GUIDED, "flow_confidence": 0.9}
+    _, left_out = export_programs(MODELS["deep-scm"](data.spec, graph="empty", **settings), "torch")
+    assert set(left_out) == {"counterfactual"}
+    assert "flow_confidence=0" in left_out["counterfactual"]
+
+
 def run_torch(content: bytes) -> Run:
     program = torch.export.load(io.BytesIO(content)).module()
     return lambda *tensors: program(*tensors).numpy()

@@ -227,7 +227,12 @@ def test_flow_learns_what_the_parents_do_and_keeps_the_rest() -> None:
         ({"flow_widths": ()}, "flow_widths"),
         ({"flow_noise_share": 1.0}, "flow_noise_share=1 must be at least 0 and below 1"),
         ({"flow_hidden_classes": -0.1}, "flow_hidden_classes=-0.1 must be at least 0"),
-        ({"flow_guidance": 2.0}, "flow_guidance=2 needs flow_hidden_classes above 0"),
+        ({"flow_guidance": 2.0}, "flow_guidance=2 needs a binary or categorical variable"),
+        (
+            {"flow_guidance": 2.0, "classes": [slice(0, 1)]},
+            "flow_guidance=2 needs flow_hidden_classes above 0",
+        ),
+        ({"flow_guidance": 0.5}, "flow_guidance=0.5 must be at least 1"),
         ({"patch": 9}, "patch=9 must be from 1 to 4"),
     ],
 )

@@ -6,7 +6,7 @@ Flow matching (Lipman et al. 2023; Liu et al. 2023): with x the picture in [-1, 
 
 The flow of dx/dt = v from t = 0 to 1 turns N(0, I) into pictures given their parents. Backwards, it
 abducts the noise of a picture; forwards with other parents it predicts the counterfactual. The
-noise has as many numbers as the picture, and nothing is lost: no posterior, no pixel noise.
+noise has the size of the picture, and nothing is lost: no posterior, no pixel noise.
 
 The solver is the asynchronous leapfrog method (Mutze 2013; Zhuang et al. 2021). Its state is
 (x, w), w close to v, and a step of length h is
@@ -61,7 +61,8 @@ class FlowPicture(PictureMechanism):
     Arguments:
         image_shape, parents: see `PictureMechanism`.
         widths, patch, hidden: of the `VelocityNetwork`.
-        steps: of the solver; a counterfactual takes 2 steps + 3 evaluations of the network.
+        steps: of the solver; a counterfactual takes 2 steps + 3 evaluations of the network, and
+            with guidance 3 steps + 4.
         noise_share: s, from 0 to below 1.
         classes: columns of the parents' features that belong to one class variable, for each of
             them; a class is hidden by zeros.
@@ -93,7 +94,14 @@ class FlowPicture(PictureMechanism):
         for name, share in (("noise_share", noise_share), ("hidden_classes", hidden_classes)):
             if not 0 <= share < 1:
                 raise UsageError(f"flow_{name}={share:g} must be at least 0 and below 1.")
-        if guidance != 1 and not hidden_classes:
+        if guidance < 1:
+            raise UsageError(f"flow_guidance={guidance:g} must be at least 1, which is none.")
+        if guidance > 1 and not classes:
+            raise UsageError(
+                f"flow_guidance={guidance:g} needs a binary or categorical variable among those "
+                "of the picture: numbers are not guided."
+            )
+        if guidance > 1 and not hidden_classes:
             raise UsageError(
                 f"flow_guidance={guidance:g} needs flow_hidden_classes above 0, such as 0.1: the "
                 "velocity without a class is learned from that share of the pictures."
@@ -202,7 +210,7 @@ class FlowPicture(PictureMechanism):
         temperature: float = 1.0,
         pixel_temperature: float = 0.0,
     ) -> Tensor:
-        state = parents.new_zeros(len(parents), *self.image_shape)
+        state = parents.new_zeros(parents.shape[0], *self.image_shape)
         if temperature != 0:
             state = temperature * draw_standard(state, "gaussian", generator)
         mixed = self._predict(state, torch.zeros_like(state), parents)
@@ -239,10 +247,11 @@ class FlowPicture(PictureMechanism):
         guidance: float = 1.0,
     ) -> Tensor:
         """Return the velocity at one time, (B, C, H, W), guided away from `free` parents."""
-        times = state.new_full((len(state),), time)
+        rows = state.shape[0]  # an exported program has any number of them: no len(), no chunk()
+        times = state.new_full((rows,), time)
         if free is None:
             return self.velocity(state, times, parents)
         both = torch.cat([parents, free])
         velocities = self.velocity(torch.cat([state, state]), torch.cat([times, times]), both)
-        guided, unguided = velocities.chunk(2)
+        guided, unguided = velocities[:rows], velocities[rows:]
         return unguided + guidance * (guided - unguided)

@@ -134,6 +134,11 @@ class PictureMechanism(nn.Module, ABC):
         channels, *sides = self.image_shape
         return (channels if self.has_pixel_noise else 0, *sides)
 
+    @property
+    def noise_size(self) -> int:
+        """D, the number of columns of `pack`."""
+        return sum(math.prod(shape) for shape in (*self.latent_shapes, self.pixel_noise_shape))
+
     # ---- noise as a matrix ---------------------------------------------------------------------
     def pack(self, noise: PictureNoise) -> Tensor:
         """Return the noise as a matrix (B, D), latents before pixels."""

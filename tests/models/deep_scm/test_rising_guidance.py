@@ -12,7 +12,7 @@ from torch import Tensor
 import intervae
 from intervae.causal.variable_types import VariableType
 from intervae.data import Dataset
-from intervae.errors import UsageError
+from intervae.errors import QueryError, UsageError
 from intervae.models.deep_scm.predictor import VariablePredictor
 from intervae.models.deep_scm.rising_guidance import predict_until_confident
 from intervae.nets.picture_mechanism import PictureNoise
@@ -70,23 +70,32 @@ def data() -> Dataset:
     return ramps(samples=80, kinds=("continuous", "binary"))
 
 
-def test_only_pictures_with_a_new_class_are_guided(data: Dataset) -> None:
+def test_only_pictures_with_a_new_class_are_guided(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = intervae.create("deep-scm", data, graph="empty", **SETTINGS)
     model.fit(data, seed=0, device="cpu", progress=False)
     images, labels = data.test.images[:8], data.test.labels[:8]
     number, binary = data.names
     new_class = {binary: torch.ones(8)}
-    both = {number: labels[:, 0] + 0.1}
-    plain = [model.counterfactual(images, do, labels) for do in (new_class, both)]
+    new_number = {number: labels[:, 0] + 0.1}
+    plain = [model.counterfactual(images, do, labels) for do in (new_class, new_number)]
     model.settings = dataclasses.replace(model.settings, flow_confidence=0.999, flow_guidance=4.0)
     model.picture.guidance = 4.0
-    guided = [model.counterfactual(images, do, labels) for do in (new_class, both)]
+    guided = [model.counterfactual(images, do, labels) for do in (new_class, new_number)]
     moved = (guided[0] - plain[0]).abs().amax((1, 2, 3))
     changed = labels[:, 1] == 0
     assert 0 < changed.sum() < 8
     assert (moved[~changed] == 0).all()
     assert (moved[changed] > 1e-4).any()
     assert torch.equal(guided[1], plain[1])
+
+    # a predictor that is sure of the new class at once leaves every picture unguided
+    def sure(images: Tensor) -> Tensor:
+        return torch.full((len(images), 2), 30.0)
+
+    monkeypatch.setattr(model.predictor, "forward", sure)
+    assert torch.equal(model.counterfactual(images, new_class, labels), plain[0])
     nothing = model.counterfactual(images, {}, labels)
     torch.testing.assert_close(nothing, images.float() / 255, rtol=0, atol=1e-4)
 
@@ -111,12 +120,46 @@ def test_dropout_is_drawn_from_the_generator_and_keeps_the_mean() -> None:
     with torch.no_grad():
         assert torch.equal(draw(0), draw(0))
         assert not torch.equal(draw(0), draw(1))
-        features = predictor.network.before_dense(image)
-        first = predictor.network.dense[1]
         predictor.network.dense[2] = torch.nn.Identity()  # linear: the mean is then exact
         many, expected = draw(2, 20_000), predictor(image)
         error = (many.mean(0) - expected[0]).abs() / (many.std(0) / 20_000**0.5)
-    assert first(features).shape == (1, 32)
     assert (error < 4).all()
-    predictor.dropout = 0.0
+    predictor.eval()  # validation reads without dropout
     assert torch.equal(draw(0), predictor(image))
+
+
+def test_classes_alone_have_dropout_by_default(data: Dataset) -> None:
+    classes = ramps(kinds=("binary", "categorical"))
+    assert intervae.create("deep-scm", classes, graph="empty").predictor.dropout == 0.5
+    assert intervae.create("deep-scm", data, graph="empty").predictor.dropout == 0
+    fixed = intervae.create("deep-scm", data, graph="empty", predictor_dropout=0.2)
+    assert fixed.predictor.dropout == 0.2
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"picture": "vae", "flow_guidance": 3.0}, "flow_guidance=3 needs picture=flow"),
+        ({"picture": "hvae", "flow_confidence": 0.9}, "flow_confidence=0.9 needs picture=flow"),
+        ({"picture": "flow", "flow_confidence": 0.9}, "flow_confidence=0.9 needs flow_guidance"),
+    ],
+)
+def test_guidance_that_would_do_nothing_is_refused(
+    data: Dataset, settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        intervae.create("deep-scm", data, graph="empty", **settings)
+
+
+def test_noise_of_another_shape_is_refused(data: Dataset) -> None:
+    model = intervae.create("deep-scm", data, graph="empty", **SETTINGS)
+    images = data.test.images[:4]
+    latents, rest = model.encode(images), model.abduct_picture(images)
+    assert model.decode(latents, **rest).shape == images.shape
+    for wrong in (
+        {**rest, "noise": rest["noise"][:, 1:]},
+        {**rest, "noise": rest["noise"][:2]},
+        {**rest, "factual": rest["factual"][:, :1]},
+    ):
+        with pytest.raises(QueryError, match="as abduct_picture returns them"):
+            model.decode(latents, **wrong)

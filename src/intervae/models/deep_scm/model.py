@@ -131,6 +131,11 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
                 if kind.kind != "continuous"
             ],
         )
+        self._check_guidance()
+        guided = torch.zeros(len(self.types), dtype=torch.bool)  # classes that guidance can show
+        for i in self.picture_columns:
+            guided[i] = self.types[i].kind != "continuous"
+        self.register_buffer("guided", guided, persistent=False)
         if settings.counterfactual_weight and not isinstance(self.picture, LatentPictureMechanism):
             raise UsageError(
                 f"counterfactual_weight={settings.counterfactual_weight:g} needs picture=vae or "
@@ -141,6 +146,20 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
         fineness = torch.tensor(self.picture.latent_fineness)
         self.register_buffer("latent_fineness", fineness, persistent=False)
         self.register_buffer("class_seen", all_classes(self.types))
+
+    def _check_guidance(self) -> None:
+        settings = self.settings
+        for name, unused in (("flow_guidance", 1.0), ("flow_confidence", 0.0)):
+            if settings.picture != "flow" and getattr(settings, name) != unused:
+                raise UsageError(
+                    f"{name}={getattr(settings, name):g} needs picture=flow; "
+                    f"picture={settings.picture} has no guidance."
+                )
+        if settings.flow_confidence and settings.flow_guidance == 1:
+            raise UsageError(
+                f"flow_confidence={settings.flow_confidence:g} needs flow_guidance above 1, the "
+                "largest that is tried, such as 12."
+            )
 
     def _dropout(self) -> float:
         """Share that the predictor drops; it blurs numbers, and keeps classes from overfitting."""
@@ -163,7 +182,10 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
         outputs = self.predictor.outputs_for_training(images, generator)
         prediction = self.predictor.loss(outputs, values, known).sum(1).mean()
         variables = -self.variables.log_prob(values, known).sum(1).mean()
-        expected = self.predictor.features(outputs.detach())
+        with torch.no_grad():  # without dropout
+            expected = self.predictor.features(
+                self.predictor(images) if self.predictor.dropout else outputs
+            )
         features = torch.where(
             known[:, self.variables.feature_owner], encode_values(values, self.types), expected
         )

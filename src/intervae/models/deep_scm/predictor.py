@@ -46,7 +46,7 @@ class VariablePredictor(nn.Module):
 
     def outputs_for_training(self, images: Tensor, generator: torch.Generator | None) -> Tensor:
         """Return the outputs with dropout (Srivastava et al. 2014), drawn from `generator`."""
-        if not self.dropout:
+        if not self.dropout or not self.training:
             return self(images)
         features = self.network.before_dense(images)
         for layer in list(self.network.dense)[1:]:

@@ -41,6 +41,7 @@ class DeepSCMQueries(CausalModel):
     types: list[VariableType]
     picture_columns: list[int]
     class_seen: Tensor
+    guided: Tensor
 
     # ---- variables -----------------------------------------------------------------------------
     @property
@@ -199,12 +200,19 @@ class DeepSCMQueries(CausalModel):
             return in_batches(
                 lambda v: self.crop(self.picture.sample(self.parents(v), None, 0.0)), values
             )
+        factual = values if factual is None else factual
+        size = self.picture.noise_size
+        if tuple(noise.shape) != (len(values), size) or factual.shape != values.shape:
+            raise QueryError(
+                f"noise {tuple(noise.shape)} and factual {tuple(factual.shape)} must be "
+                f"{(len(values), size)} and {tuple(values.shape)}, as abduct_picture returns them."
+            )
         pixels = self.settings.pixel_temperature
 
         def predict(v: Tensor, u: Tensor, old: Tensor) -> Tensor:
             return self._predict_picture(self.picture.unpack(u), old, v, pixels)
 
-        return in_batches(predict, values, noise, values if factual is None else factual)
+        return in_batches(predict, values, noise, factual)
 
     def _predict_picture(
         self, noise: PictureNoise, old: Tensor, new: Tensor, pixel_temperature: float
@@ -213,11 +221,16 @@ class DeepSCMQueries(CausalModel):
         picture, least = self.picture, self.settings.flow_confidence
         own, parents = self.parents(old), self.parents(new)
         rises = isinstance(picture, FlowPicture) and picture.guidance > 1 and least > 0
-        if not rises or torch.compiler.is_compiling():
+        if not rises:
             return self.crop(picture.predict(noise, parents, pixel_temperature, own))
+        if torch.compiler.is_compiling():
+            raise QueryError(
+                "guidance that rises until the classes are read (flow_confidence) takes another "
+                "number of steps for each picture, which a program cannot; export a model with "
+                "flow_confidence=0."
+            )
         assert isinstance(picture, FlowPicture)
-        classes = torch.tensor([kind.kind != "continuous" for kind in self.types])
-        changed = (old != new) & classes.to(new.device)  # (B, n)
+        changed = (old != new) & self.guided  # (B, n)
 
         def confidence(pictures: Tensor, rows: Tensor) -> Tensor:
             """Return the smallest probability that the predictor gives to a changed class."""
