@@ -94,11 +94,15 @@ def assert_equal_to_model(model: Any, data: Dataset, load: Callable[[bytes], Run
         if "counterfactual" not in programs:
             continue
         names = do_names(model)
+        kinds = {variable.name: variable.kind for variable in model.spec.variables}
+        binary = {i for i, name in enumerate(names) if kinds.get(name) == "binary"}
         rest = (labels,) if model.counterfactual_takes_labels else ()
         for acted in ([], [0], [0, len(names) - 1], list(range(len(names)))):
             values, mask = torch.full((rows, len(names)), 7.0), torch.zeros(rows, len(names))
             values[:, acted] = torch.linspace(-1, 1, rows * len(acted)).reshape(rows, -1)
             mask[:, acted] = 1
+            for i in set(acted) & binary:
+                values[:, i] = (values[:, i] > 0).float()
             do = {names[i]: values[:, i] for i in acted}
             assert_close(
                 programs["counterfactual"](images, values, mask.bool(), *rest),
