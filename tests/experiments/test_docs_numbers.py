@@ -110,11 +110,38 @@ def test_docs_of_layers_have_the_errors_of_pendulum() -> None:
     lines = table_after("docs/causal-vae.md", "means of the pixel")
     names = ("pendulum", "light", "shadow_length", "shadow_position")
     metrics = ("counterfactual_pixel_mae", "identity_pixel_mae")
-    for (_, *cells), metric in zip(lines, metrics, strict=True):
+    places = [("layers ", metrics[0]), ("layers ", metrics[1]), ("", metrics[0])]
+    for (_, *cells), (decoder, metric) in zip(lines, places, strict=True):
         for text, name in zip(cells, names, strict=True):
-            row = rows["pendulum", "causal-vae", f"layers {name}", metric]
+            row = rows["pendulum", "causal-vae", f"{decoder}{name}", metric]
             assert len(row["per_seed"]) == 5
             assert_rounded(text, row["mean"])
+
+
+def test_docs_of_layers_have_the_worst_variable_and_seed_of_each_world() -> None:
+    columns = (
+        ("layers ", "counterfactual_pixel_mae"),
+        ("layers ", "counterfactual_pixel_mae_decoder_alone"),
+        ("", "counterfactual_pixel_mae"),
+    )
+    for world, *cells in table_after("docs/causal-vae.md", "for the worst variable"):
+        rows = rows_of(f"causalvae-{world.lower()}")
+        nothing = {
+            key[2]: row["mean"]
+            for key, row in rows.items()
+            if key[3] == "identity_pixel_mae" and key[2] and not key[2].startswith("layers")
+        }
+        assert len(nothing) >= 4
+        for text, (decoder, metric) in zip(cells, columns, strict=True):
+            shares = [
+                value / error
+                for name, error in nothing.items()
+                for value in rows[world.lower(), "causal-vae", decoder + name, metric][
+                    "per_seed"
+                ].values()
+            ]
+            assert len(shares) == 5 * len(nothing)
+            assert_rounded(text, max(shares))
 
 
 # ---- causal-prior VAE ----------------------------------------------------------------------------
