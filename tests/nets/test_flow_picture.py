@@ -103,18 +103,18 @@ def test_guidance_multiplies_what_a_changed_class_adds() -> None:
 
 @torch.no_grad()
 def test_classes_are_hidden_from_some_training_pictures() -> None:
-    seen = []
+    recorded = []
 
     class Recorder(GaussianVelocity):
         def forward(self, states: Tensor, times: Tensor, parents: Tensor) -> Tensor:
-            seen.append(parents)
+            recorded.append(parents)
             return super().forward(states, times, parents)
 
     flow = gaussian_flow(0.2, hidden_classes=0.2, classes=[slice(0, 1), slice(1, 3)])
     parents = torch.ones(4000, PARENTS).double()
     flow.velocity = Recorder(0.2)
     flow.loss(torch.rand(4000, *SHAPE).double(), parents, torch.Generator().manual_seed(0))
-    (features,) = seen
+    (features,) = recorded
     first, second = features[:, 0] == 0, features[:, 1] == 0
     assert torch.equal(features[:, 1], features[:, 2])  # a class is hidden as a whole
     assert (features[:, 3:] == 1).all()  # numbers never are

@@ -234,6 +234,7 @@ MODELS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "hvae": ("deep-scm", {"picture": "hvae"}, True),
 }
 # one model of all eight attributes: of 10,000 pictures it takes minutes of a GPU
+FACES_SEEDS = 3
 FACES_MODELS = {"flow": ("deep-scm", FLOW, True)}
 
 
@@ -248,6 +249,7 @@ def _jobs(labels: str) -> tuple[TrainOnFaces, ...]:
             settings,
             f"{labels} {variant}".replace(",", ""),
             training={"precision": "bf16"} if variant == "flow" else {},
+            seeds=FACES_SEEDS if variant == "flow" else None,
             labels=labels,
             takes_graph=takes_graph,
         )

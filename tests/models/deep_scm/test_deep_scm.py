@@ -16,7 +16,6 @@ from intervae.data import Dataset, Variable, build_dataset
 from intervae.data.missing_labels import hide_labels
 from intervae.errors import DataError, QueryError, UsageError
 from intervae.models.deep_scm import DeepSCM
-from intervae.models.deep_scm.model import mirror_half
 from intervae.testing.case import first_batch
 from lit_squares import GRAPH, GROUNDS, SLOPE, draw_squares, lit_squares
 
@@ -289,29 +288,6 @@ def test_flow_draws_the_truth_and_an_empty_do_is_exact(data: Dataset) -> None:
         assert error(after, images) < 0.5 * error(originals, images), name
     unchanged = model.counterfactual(data.test.images, {}, data.test.labels)
     torch.testing.assert_close(unchanged, originals, rtol=0, atol=1e-4)
-
-
-def test_mirrored_training_mirrors_half_of_the_images(
-    data: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    images = data.train.images[:400].float() / 255
-    seen = mirror_half(images, torch.Generator().manual_seed(0))
-    kept = (seen == images).flatten(1).all(1)
-    mirrored = (seen == images.flip(-1)).flatten(1).all(1)
-    assert (kept | mirrored).all()
-    assert 0.4 < mirrored.float().mean() < 0.6
-    batch = {**first_batch(data), "images": images}
-    batch["labels"] = data.train.labels[:400]
-    model = DeepSCM(data.spec, graph=GRAPH, mirrored=True, **TINY)
-    painted = []
-
-    def record(images: torch.Tensor, *rest: Any) -> Any:
-        painted.append(images)
-        return type(model.picture).loss(model.picture, images, *rest)
-
-    monkeypatch.setattr(model.picture, "loss", record)
-    model.loss(batch, torch.Generator().manual_seed(0))
-    assert torch.equal(painted[0], seen)
 
 
 def test_counterfactual_training_of_a_flow_is_refused(data: Dataset) -> None:

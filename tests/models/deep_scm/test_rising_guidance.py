@@ -1,4 +1,4 @@
-"""Guidance that rises picture by picture, and the predictor's dropout."""
+"""Guidance that rises picture by picture, mirrored pictures, and the predictor's dropout."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import intervae
 from intervae.causal.variable_types import VariableType
 from intervae.data import Dataset
 from intervae.errors import QueryError, UsageError
+from intervae.models.deep_scm.model import mirror_half
 from intervae.models.deep_scm.predictor import VariablePredictor
 from intervae.models.deep_scm.rising_guidance import predict_until_confident
 from intervae.nets.picture_mechanism import PictureNoise
 from intervae.testing import ramps
+from intervae.testing.case import first_batch
 
 SETTINGS = {
     "picture": "flow",
@@ -104,6 +106,30 @@ def test_only_pictures_with_a_new_class_are_guided(
 def test_confidence_outside_its_range_is_refused(data: Dataset, value: float) -> None:
     with pytest.raises(UsageError, match="flow_confidence"):
         intervae.create("deep-scm", data, graph="empty", flow_confidence=value)
+
+
+# ---- augmentation -------------------------------------------------------------------------------
+def test_mirrored_training_mirrors_half_of_the_images(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = torch.rand(400, 1, 16, 16)
+    augmented = mirror_half(images, torch.Generator().manual_seed(0))
+    unchanged = (augmented == images).flatten(1).all(1)
+    mirrored = (augmented == images.flip(-1)).flatten(1).all(1)
+    assert (unchanged | mirrored).all()
+    assert 0.4 < mirrored.float().mean() < 0.6
+    batch = {**first_batch(data), "images": images}
+    batch["labels"] = data.train.labels[:1].expand(400, -1)
+    model = intervae.create("deep-scm", data, graph="empty", mirrored=True, **SETTINGS)
+    painted = []
+
+    def record(images: torch.Tensor, *rest: Any) -> Any:
+        painted.append(images)
+        return type(model.picture).loss(model.picture, images, *rest)
+
+    monkeypatch.setattr(model.picture, "loss", record)
+    model.loss(batch, torch.Generator().manual_seed(0))
+    assert torch.equal(painted[0], augmented)
 
 
 # ---- dropout -------------------------------------------------------------------------------------
