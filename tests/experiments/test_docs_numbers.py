@@ -353,3 +353,25 @@ def test_docs_of_the_contrast_have_the_numbers_of_both_columns() -> None:
         cmcl("cmcl-table2", variant, "train_seconds") for variant in ("20/40", "20/40 no contrast")
     )
     assert_rounded(saved, 100 * (1 - without / with_it))
+
+
+# ---- deep-scm ------------------------------------------------------------------------------------
+def test_docs_of_deep_scm_have_the_errors_of_digits() -> None:
+    rows = rows_of("counterfactual-morphomnist")
+    lines = table_after("docs/deep-scm.md", "the same readers get from the simulator")
+    acted_on = ("thickness", "intensity", "digit")
+
+    def mean(part: str, metric: str) -> float:
+        row = rows["morpho-mnist", "deep-scm", f"flow {part}", metric]
+        assert len(row["per_seed"]) == 5
+        return row["mean"]
+
+    for name, source, *cells in lines[:-1]:
+        variable = name.split()[0]
+        kind = "accuracy" if variable == "digit" else "error_morphometry"
+        reference = "" if source == "flow" else "_true_picture"
+        for text, do in zip(cells, acted_on, strict=True):
+            assert_rounded(text, mean(f"do({do}) {variable}", f"effectiveness_{kind}{reference}"))
+    pixels = "counterfactual_pixel_mae_levels"
+    for text, name in zip(lines[-1][2:4], acted_on, strict=False):
+        assert_rounded(text, mean(name, pixels) / mean(name, f"{pixels}_doing_nothing"))
