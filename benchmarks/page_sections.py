@@ -60,6 +60,22 @@ SECTIONS: dict[str, list[Row]] = {
             "wall time of a fresh process, capture included",
         ),
     ],
+    "Counterfactuals": [
+        *(
+            Row(
+                f"deep-scm, picture={picture}, do() of a class, pictures/s",
+                "counterfactuals",
+                lambda document, picture=picture: document["pictures_per_second"][picture][
+                    "do(class)"
+                ],
+                100,
+                "goal",
+                "batches of 128, 32x32, two threads, median of whole calls",
+                more_is_better=True,
+            )
+            for picture in ("hvae", "flow")
+        ),
+    ],
     "Training on a GPU": [
         Row(
             "Pendulum 96 px to MIC .95 and TIC .82, s",
@@ -264,6 +280,8 @@ SECTIONS: dict[str, list[Row]] = {
     ],
 }
 COMMANDS = {
+    "counterfactuals": "python benchmarks/counterfactuals.py "
+    "--out benchmarks/results/counterfactuals",
     "startup": "python benchmarks/startup.py --out benchmarks/results/startup",
     "gpu_goals": "python benchmarks/gpu_goals.py --out benchmarks/results/gpu_goals",
     "roofline": "python benchmarks/roofline.py --device cuda --out benchmarks/results/roofline",
