@@ -18,7 +18,8 @@ import torch
 
 import intervae as package
 from command import SMALL, contents, intervae, make_folder, succeeded
-from intervae import cli, experiments
+from intervae import experiments
+from intervae.cli.app import app
 from intervae.data import datasets
 from intervae.data.registry import DATASETS
 from intervae.discovery import METHODS
@@ -255,9 +256,7 @@ def test_commands_of_the_docs(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_command_on_a_page_exists(page: Path) -> None:
-    names = {
-        command.callback.__name__ for command in cli.app.app.registered_commands if command.callback
-    }
+    names = {command.callback.__name__ for command in app.registered_commands if command.callback}
     assert set(re.findall(r"`intervae ([a-z]+)\b", text_of(page))) <= names
 
 
