@@ -95,6 +95,8 @@ def test_composition_counts_the_error_of_every_cycle(truth: TrueCounterfactuals)
     assert errors["reversibility_1_levels"].value == pytest.approx((1 - 0.9**2) * mean, rel=1e-4)
     exact = {m.metric: m.value for m in cycle_errors(simulated, truth, cycles=(1,))}
     assert exact == {"composition_1_levels": 0.0, "reversibility_1_levels": 0.0}
+    names = {m.metric for m in cycle_errors(simulated, truth, cycles=(1, 2), undo_cycles=(1,))}
+    assert names == {"composition_1_levels", "composition_2_levels", "reversibility_1_levels"}
 
 
 def test_labels_of_an_answer_belong_to_the_next_step(truth: TrueCounterfactuals):

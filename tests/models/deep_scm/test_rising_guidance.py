@@ -43,9 +43,10 @@ class Grey:
         parents: Tensor,
         pixel_temperature: float = 0.0,
         factual: Tensor | None = None,
-        guidance: float = 1.0,
+        guidance: float | None = None,
     ) -> Tensor:
-        return torch.full((len(parents), 1, 8, 8), guidance)
+        factor = self.guidance if guidance is None else guidance
+        return torch.full((len(parents), 1, 8, 8), 1.0 if factual is None else factor)
 
 
 def test_every_picture_gets_the_smallest_factor_that_suffices() -> None:
