@@ -11,9 +11,8 @@ from torch import Tensor
 from intervae.data import Batch, Dataset
 from intervae.errors import UsageError
 from intervae.models.phases import Phase, Player
-from intervae.training import stepper as module
 from intervae.training.optimisers import make_optimiser
-from intervae.training.stepper import Stepper, capture_stream
+from intervae.training.stepper import Stepper
 
 
 def stepper_of(model: Any, data: Dataset, phase: Phase | None = None) -> Stepper:
@@ -138,35 +137,3 @@ def test_player_without_parameters_is_refused(toy: Any) -> None:
     model = toy()
     with pytest.raises(UsageError, match="no parameter of toy begins with third or fourth"):
         make_optimiser(model, Player(model.loss, ("third", "fourth")), on_gpu=False)
-
-
-class Streams:
-    """A stand-in for torch.cuda: `current` is what the calling thread works on."""
-
-    def __init__(self) -> None:
-        self.default = self.current = object()
-        self.made: list[object] = []
-
-    def current_stream(self, device: Any) -> object:
-        return self.current
-
-    def default_stream(self, device: Any) -> object:
-        return self.default
-
-    def Stream(self, device: Any) -> object:  # noqa: N802
-        self.made.append(object())
-        return self.made[-1]
-
-
-def test_capture_uses_the_current_stream_or_one_fixed_stream(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A new stream for each capture could be one of another run: torch has a pool of 32."""
-    streams, device = Streams(), torch.device("cuda", 0)
-    monkeypatch.setattr(module.torch, "cuda", streams)
-    monkeypatch.setattr(module, "_CAPTURE_STREAMS", {})
-    chosen = [capture_stream(device) for _ in range(40)]
-    assert chosen == [streams.made[0]] * 40
-    streams.current = own = object()
-    assert [capture_stream(device) for _ in range(3)] == [own] * 3
-    assert len(streams.made) == 1

@@ -35,6 +35,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -150,11 +151,16 @@ class FlowPicture(PictureMechanism):
         temperature: float = 0.0,
     ) -> PictureNoise:
         """Solve from the picture to its noise; nothing is drawn."""
+        path = (self.steps, self.end)
+        state, excess = self.replays(self._abduct, images, parents, constants=path)
+        return PictureNoise((state, excess), images[:, :0])
+
+    def _abduct(self, images: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (e, d) of pictures."""
         mixed = self.end * (2 * images - 1) + (1 - self.end) * self.fixed_noise
         speed = self._speed(mixed, self.end, parents)
         state, speed = self.solve(mixed, speed, parents, self.end, 0.0)
-        excess = speed - self._speed(state, 0.0, parents)
-        return PictureNoise((state, excess), images[:, :0])
+        return state, speed - self._speed(state, 0.0, parents)
 
     def predict(
         self,
@@ -200,8 +206,20 @@ class FlowPicture(PictureMechanism):
         guidance: float = 1.0,
     ) -> Tensor:
         """Return the state at time T of the noise (e, d)."""
+        tensors = (state, excess, parents) if free is None else (state, excess, parents, free)
+        path = (self.steps, self.end, guidance)
+        return self.replays(partial(self._solve_forwards, guidance), *tensors, constants=path)[0]
+
+    def _solve_forwards(
+        self,
+        guidance: float,
+        state: Tensor,
+        excess: Tensor,
+        parents: Tensor,
+        free: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         speed = self._speed(state, 0.0, parents, free, guidance) + excess
-        return self.solve(state, speed, parents, 0.0, self.end, free, guidance)[0]
+        return self.solve(state, speed, parents, 0.0, self.end, free, guidance)
 
     def sample(
         self,

@@ -176,8 +176,16 @@ class LatentPictureMechanism(PictureMechanism):
         temperature: float = 0.0,
     ) -> PictureNoise:
         """Infer z and u = (x - m) / s; `temperature` is that of z."""
+        if temperature == 0:  # nothing is drawn
+            *latents, pixels = self.replays(self._infer_means, images, parents)
+            return PictureNoise(tuple(latents), pixels)
         result = self.infer(images, parents, generator, temperature)
         return PictureNoise(result.latents, (images - result.mean) / result.scale)
+
+    def _infer_means(self, images: Tensor, parents: Tensor) -> tuple[Tensor, ...]:
+        """Return the posterior means of z, and u with them."""
+        result = self.infer(images, parents, None, 0.0)
+        return *result.latents, (images - result.mean) / result.scale
 
     def predict(
         self,
@@ -191,10 +199,13 @@ class LatentPictureMechanism(PictureMechanism):
         With t = 1 and unchanged parents the abducted picture is returned exactly, whatever the
         weights; 0 is the mean.
         """
-        mean, scale = self.mean_scale(noise.latents, parents)
+        mean, scale = self.replays(self._mean_scale, parents, *noise.latents)
         if pixel_temperature != 0:
             mean = mean + pixel_temperature * scale * noise.pixels
         return mean.clamp(0, 1)
+
+    def _mean_scale(self, parents: Tensor, *latents: Tensor) -> tuple[Tensor, Tensor]:
+        return self.mean_scale(latents, parents)
 
     def sample(
         self,

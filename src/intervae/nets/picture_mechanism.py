@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from intervae.cuda_graphs import Replays
 from intervae.errors import UsageError
 
 SMALLEST_SIDE = 8  # pixels
@@ -66,6 +67,7 @@ class PictureMechanism(nn.Module, ABC):
         if parents < 1:
             raise UsageError("a picture mechanism needs at least one parent feature.")
         self.image_shape, self.parents = image_shape, parents
+        self.replays = Replays(self)  # of calls without gradients on a GPU
 
     # ---- what a subclass defines ---------------------------------------------------------------
     @property

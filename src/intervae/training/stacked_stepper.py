@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from intervae.cuda_graphs import CAPTURING, capture_stream
 from intervae.data import Dataset
 from intervae.models.phases import Phase
 from intervae.training.draws import Draw, StackError
 from intervae.training.epochs import PhaseTraining
 from intervae.training.optimisers import CAPTURABLE
 from intervae.training.stack import Stack, undone_steps
-from intervae.training.stepper import CAPTURING, capture_stream
 
 
 def why_no_stack(phase: Phase, data: Dataset) -> str:

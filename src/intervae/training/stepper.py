@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 from collections.abc import Generator
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from intervae.cuda_graphs import CAPTURING, capture_stream
 from intervae.data import Batch, MappedSplit, Split
 from intervae.models.base import Model
 from intervae.models.phases import Phase, Player
@@ -27,22 +27,6 @@ from intervae.training.ranks import Ranks
 from intervae.training.read_ahead import read_ahead
 
 AVERAGE = "average."  # prefix of the names of averages in `Stepper.state`
-CAPTURING = threading.Lock()  # one capture at a time if several runs share a GPU
-_CAPTURE_STREAMS: dict[torch.device, torch.cuda.Stream] = {}  # of the main thread
-
-
-def capture_stream(device: torch.device) -> torch.cuda.Stream:
-    """Return the current stream, or another one if it is the default, which cannot be captured.
-
-    The other one is shared by all captures: torch has a pool of 32 streams, so a new one for each
-    capture could be a stream on which another thread works, whose kernels would be captured too.
-    """
-    current = torch.cuda.current_stream(device)
-    if current != torch.cuda.default_stream(device):
-        return current
-    if device not in _CAPTURE_STREAMS:
-        _CAPTURE_STREAMS[device] = torch.cuda.Stream(device)
-    return _CAPTURE_STREAMS[device]
 
 
 def epoch_seed(seed: int, phase: int, epoch: int) -> int:
@@ -139,6 +123,11 @@ class Stepper:
         self.names = list(terms)
         return torch.stack([value.float() for value in terms.values()])
 
+    def record_step(self, history: Tensor) -> None:
+        """Run a step that a capture records: its terms go to `history` (steps, t) at `position`."""
+        history.index_copy_(0, self.position, self._step()[None])
+        self.position += 1
+
     def set_device_rates(self) -> None:
         """Set the learning rates that are tensors; `set_host_rates` sets those that are floats."""
         factor = self.factors.index_select(0, self.position)[0]
@@ -180,8 +169,7 @@ class Stepper:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.generator)
         with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
-            self.history.index_copy_(0, self.position, self._step()[None])
-            self.position += 1
+            self.record_step(self.history)
         with torch.no_grad():
             for name, tensor in self.model.state_dict().items():
                 tensor.copy_(before[name])
