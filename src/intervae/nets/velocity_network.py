@@ -23,6 +23,22 @@ FREQUENCIES = 16
 SLOWEST, FASTEST = 0.25, 20.0  # turns per unit of time
 
 
+class GroupNorm(nn.GroupNorm):
+    """Group normalisation in the precision of its input; sums are in single precision.
+
+    Autocast would return single precision, which the next convolution rounds again: most of the
+    memory traffic of a step.
+    """
+
+    def forward(self, maps: Tensor) -> Tensor:
+        if maps.dtype != torch.bfloat16:
+            return super().forward(maps)
+        weight = None if self.weight is None else self.weight.to(maps.dtype)
+        bias = None if self.bias is None else self.bias.to(maps.dtype)
+        with torch.autocast(maps.device.type, enabled=False):
+            return functional.group_norm(maps, self.num_groups, weight, bias, self.eps)
+
+
 class ModulatedBlock(nn.Module):
     """x + conv(silu((1 + scale) norm(conv(silu(norm(x)))) + shift)); adds nothing at first.
 
@@ -33,9 +49,9 @@ class ModulatedBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, condition: int) -> None:
         super().__init__()
-        self.first_norm = nn.GroupNorm(math.gcd(GROUPS, inputs), inputs)
+        self.first_norm = GroupNorm(math.gcd(GROUPS, inputs), inputs)
         self.first = nn.Conv2d(inputs, outputs, 3, padding=1)
-        self.second_norm = nn.GroupNorm(math.gcd(GROUPS, outputs), outputs, affine=False)
+        self.second_norm = GroupNorm(math.gcd(GROUPS, outputs), outputs, affine=False)
         self.second = nn.Conv2d(outputs, outputs, 3, padding=1)
         self.modulation = nn.Linear(condition, 2 * outputs)
         self.skip = nn.Identity() if inputs == outputs else nn.Conv2d(inputs, outputs, 1)
@@ -55,7 +71,7 @@ class SelfAttention(nn.Module):
     def __init__(self, width: int, size: tuple[int, int]) -> None:
         super().__init__()
         self.heads = math.gcd(HEADS, width)
-        self.norm = nn.GroupNorm(math.gcd(GROUPS, width), width)
+        self.norm = GroupNorm(math.gcd(GROUPS, width), width)
         self.positions = nn.Parameter(0.02 * torch.randn(size[0] * size[1], width))
         self.project = nn.Linear(width, 3 * width)
         self.last = nn.Linear(width, width)
@@ -131,7 +147,7 @@ class VelocityNetwork(nn.Module):
         self.up = nn.ModuleList(
             ModulatedBlock(2 * fine, fine, hidden) for fine, _ in reversed(steps)
         )
-        self.last_norm = nn.GroupNorm(math.gcd(GROUPS, channels[0]), channels[0])
+        self.last_norm = GroupNorm(math.gcd(GROUPS, channels[0]), channels[0])
         self.last = nn.Conv2d(channels[0], colours * patch**2, 3, padding=1)
 
     def forward(self, states: Tensor, times: Tensor, parents: Tensor) -> Tensor:

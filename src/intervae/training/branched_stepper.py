@@ -53,6 +53,7 @@ class BranchedStepper:
         self.histories = []
         with torch.cuda.stream(stream):
             for stepper in self.steppers:
+                stepper.position.zero_()  # of a run that goes on it is behind the last step
                 for _ in range(3):
                     stepper.try_step()
                 shape = (self.steps, len(stepper.names))

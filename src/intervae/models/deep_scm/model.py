@@ -34,6 +34,7 @@ from intervae.models.label_graph import (
 from intervae.models.open_directions import OpenDirections
 from intervae.models.phases import Phase, Player, Terms
 from intervae.models.training_classes import all_classes, mark_classes
+from intervae.nets.flow_picture import FlowPicture
 from intervae.nets.latent_pictures import LatentPictureMechanism, PixelDistribution
 from intervae.nets.picture_mechanism import SMALLEST_SIDE
 from intervae.nets.pictures import build_picture_mechanism
@@ -82,6 +83,11 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
         if graph == "auto":
             graph = default_method(spec)
         super().__init__(spec, seed=seed, graph=graph, **settings)
+
+    def initialise(self, seed: int) -> None:
+        super().initialise(seed)
+        if isinstance(self.picture, FlowPicture):  # a tenth to a fifth faster on a GPU
+            self.picture.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
 
     def build(self) -> None:
         settings, spec = self.settings, self.spec
