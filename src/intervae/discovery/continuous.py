@@ -6,8 +6,7 @@ import inspect
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -21,6 +20,7 @@ from intervae.discovery.knowledge import Knowledge
 from intervae.discovery.objectives import LinearObjective, MLPObjective, Objective
 from intervae.discovery.solvers import fit_in_order
 from intervae.discovery.table_checks import check_no_duplicate_categories, check_not_collinear
+from intervae.discovery.threads import one_thread
 from intervae.errors import UsageError
 from intervae.notes import Note
 
@@ -248,14 +248,3 @@ def parse_device(name: str) -> torch.device:
             f"device={name!r} cannot be used on this machine; use cpu, cuda or cuda:N."
         ) from None
     return device
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch on one thread, which is fastest for many steps on small matrices."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -220,10 +220,11 @@ FLOW: dict[str, Any] = {
     "flow_widths": (64, 128, 128),
     "flow_steps": 12,
     "flow_hidden_classes": 0.15,
-    "flow_guidance": 3.0,
+    "flow_guidance": 16.0,
+    "flow_confidence": 0.999,
     "mirrored": True,
     "batch_size": 128,
-    "epochs": 110,
+    "epochs": 120,
 }
 # variant -> model, settings, whether it takes a known graph
 MODELS: dict[str, tuple[str, dict[str, Any], bool]] = {
