@@ -48,6 +48,7 @@ CORE = [
     "typer",
     "rich",
     "pandas",
+    "threadpoolctl",
 ]
 SIDE = ("metrics", "figures")  # may import causal, data and lower layers only
 
