@@ -225,8 +225,7 @@ FLOW: dict[str, Any] = {
     "batch_size": 128,
     "epochs": 110,
 }
-# sets rare attributes too, and spoils some faces
-STRONG_FLOW = {**FLOW, "flow_guidance": 12.0, "flow_confidence": 0.995, "epochs": 120}
+STRONG = {"flow_guidance": 12.0, "flow_confidence": 0.995, "epochs": 120}  # spoils some faces
 # variant -> model, settings, whether it takes a known graph
 MODELS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "rest": ("causal-vae", {"rest": 16}, True),
@@ -235,16 +234,13 @@ MODELS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "vae": ("deep-scm", {"picture": "vae"}, True),
     "hvae": ("deep-scm", {"picture": "hvae"}, True),
 }
-# one model of all eight attributes: of 10,000 pictures it takes minutes of a GPU
+FACES_MODELS = {"flow": FLOW, "strong flow": {**FLOW, **STRONG}}  # of all eight attributes
 FACES_SEEDS = 3
-FACES_MODELS = {
-    "flow": ("deep-scm", FLOW, True),
-    "strong flow": ("deep-scm", STRONG_FLOW, True),
-}
 
 
 def _jobs(labels: str) -> tuple[TrainOnFaces, ...]:
-    models = FACES_MODELS if labels == "faces" else MODELS
+    flows = labels == "faces"
+    models = {k: ("deep-scm", v, True) for k, v in FACES_MODELS.items()} if flows else MODELS
     options = {**SPLITS, **LABELS[labels], "size": 64}
     return tuple(
         TrainOnFaces(
@@ -253,8 +249,8 @@ def _jobs(labels: str) -> tuple[TrainOnFaces, ...]:
             options,
             settings,
             f"{labels} {variant}".replace(",", ""),
-            training={"precision": "bf16"} if models is FACES_MODELS else {},
-            seeds=FACES_SEEDS if models is FACES_MODELS else None,
+            training={"precision": "bf16"} if flows else {},
+            seeds=FACES_SEEDS if flows else None,
             labels=labels,
             takes_graph=takes_graph,
         )
