@@ -25,8 +25,8 @@ CAUSAL: dict[str, tuple[Published, ...]] = {
             "interventions on CelebA (SMILE)",
             "missing",
             ("counterfactual-celeba",),
-            why="on these labels only the flow of deep-scm has run, not CausalVAE; pictures are in "
-            "figures/faces.png of each run, as faces are not published here",
+            why="CausalVAE with a rest has run for one seed, and do() hardly changes its faces; pictures "
+            "are in figures/faces.png of each run, as faces are not published here",
         ),
         Published(
             "Figure 5",
