@@ -25,7 +25,7 @@ CAUSAL: dict[str, tuple[Published, ...]] = {
             "interventions on CelebA (SMILE)",
             "missing",
             ("counterfactual-celeba",),
-            why="CausalVAE with a rest ran for one seed, and do() hardly changes its faces; pictures "
+            why="CausalVAE with a rest ran for one seed; do() hardly changes its faces; pictures "
             "are in figures/faces.png of each run, as faces are not published here",
         ),
         Published(
