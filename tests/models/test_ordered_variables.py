@@ -56,6 +56,7 @@ def data() -> Dataset:
             Variable("stage", "categorical", categories=STAGES, ordered=True),
             Variable("ground", "categorical", categories=("black", "grey", "striped")),
         ],
+        fields={"noise": noise.astype(np.float32)},
         graph=GRAPH,
         source={"name": "stages"},
     )
@@ -82,7 +83,6 @@ def test_only_ordered_categories_have_ordinal_mechanisms(data: Dataset) -> None:
 
 
 def test_a_higher_dose_never_lowers_the_stage(trained: DeepSCM, data: Dataset) -> None:
-    """Each picture keeps its noise; with Gumbel noise a stage could fall."""
     doses = np.linspace(-1.8, 1.8, 10)
     answers = torch.stack([stage_under(trained, data, {"dose": dose}) for dose in doses])
     assert (answers.diff(dim=0) >= 0).all()
@@ -92,6 +92,20 @@ def test_a_higher_dose_never_lowers_the_stage(trained: DeepSCM, data: Dataset) -
         truth = stages(np.full(20_000, dose), noise).mean()
         # 300 pictures: a standard error of 0.05, and that of the fitted thresholds
         assert float(answer.mean()) == pytest.approx(truth, abs=0.2), dose
+
+
+def test_stages_change_together_as_in_the_world(trained: DeepSCM, data: Dataset) -> None:
+    """Gumbel noise has the same probabilities, but another joint one of before and after."""
+    labels = data.train.labels
+    noise, before = data.train.fields["noise"].double().numpy(), labels[:, 1].long().numpy()
+    latents = data.spec.normalise(labels)[..., None]
+    for dose in (-1.0, 1.0):
+        after = trained.intervene(latents, {"dose": dose})[:, 1, 0].long().numpy()
+        truth = stages(np.full(len(noise), dose), noise)
+        tables = [
+            np.bincount(4 * before + stage, minlength=16) / len(before) for stage in (after, truth)
+        ]
+        assert abs(tables[0] - tables[1]).sum() / 2 < 0.15  # Gumbel: 0.33
 
 
 def test_abducted_noise_gives_the_factual_stage(trained: DeepSCM, data: Dataset) -> None:
