@@ -59,7 +59,7 @@ def unknown(
     return error(f"unknown {what} {name!r}; known: {listing}.")
 
 
-def abbreviate(items: Sequence[str], limit: int = 6) -> str:
-    """Return the first `limit` items joined by commas, and the total if there are more."""
-    shown = ", ".join(items[:limit])
-    return shown if len(items) <= limit else f"{shown}, ... ({len(items)} in all)"
+def abbreviate(items: Sequence[str], limit: int = 6, separator: str = ", ") -> str:
+    """Return the first `limit` items, joined, and the total if there are more."""
+    shown = separator.join(items[:limit])
+    return shown if len(items) <= limit else f"{shown}{separator}... ({len(items)} in all)"

@@ -1,7 +1,5 @@
 """The structural causal model of variables of mixed kinds: likelihood, do(), draws."""
 
-from dataclasses import dataclass
-
 import pytest
 import torch
 from torch import Tensor
@@ -14,20 +12,9 @@ from intervae.data import Variable
 from intervae.errors import DataError, QueryError
 from normal_draws import draw_float32 as draw
 
-
-@dataclass(frozen=True)
-class Grade:
-    """An ordinal variable, which `Variable` does not have yet."""
-
-    name: str = "grade"
-    kind: str = "ordinal"
-    categories: tuple[str, ...] = ()
-    high: float = 3.0
-
-
 # size -> smile, size + smile -> colour, colour -> weight -> grade; light on its own
 VARIABLES = (
-    Grade(),
+    Variable("grade", "categorical", high=3.0, ordered=True),
     Variable("weight"),
     Variable("light"),
     Variable("colour", "categorical", categories=("red", "green", "blue")),

@@ -121,8 +121,8 @@ def test_note_on_alphabetical_steps(tmp_path):
     folder = write_table(tmp_path / "words", WORDS)
     data = load_data(folder, transitions=True, validation=0.4, test=0.3)
     text = (
-        "transitions: the steps of 'size' are in alphabetical order (large, medium, small); use "
-        "numbers in the table for another order"
+        "transitions: the steps of 'size' are in alphabetical order (large, medium, small); give "
+        "another one with kinds= (--kind)"
     )
     (note,) = [note for note in data.notes if note.text.startswith("transitions")]
     assert note == Note("alphabetical-order", "size", text)
@@ -133,6 +133,15 @@ def test_note_on_alphabetical_steps(tmp_path):
     assert data.variables[1].categories == ("large", "medium", "small")
     others = tuple(note for note in data.notes if note.kind != "alphabetical-order")
     assert with_transitions(data, factors="x").notes == others
+
+
+def test_steps_follow_the_order_of_ordered_categories(tmp_path):
+    folder = write_table(tmp_path / "ordered", WORDS)
+    kinds = {"size": "small < medium < large"}
+    data = load_data(folder, transitions=True, validation=0.4, test=0.3, kinds=kinds)
+    assert not any(text.startswith("transitions") for text in note_texts(data))
+    assert data.variables[1].categories == ("small", "medium", "large")
+    assert {"size+1", "size-1"} <= set(data.actions)
 
 
 def test_note_on_alphabetical_steps_is_abbreviated(tmp_path):

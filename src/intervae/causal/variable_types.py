@@ -30,6 +30,8 @@ class NamedVariable(Protocol):
     def categories(self) -> Sequence[str]: ...
     @property
     def high(self) -> float: ...
+    @property
+    def ordered(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,11 @@ class VariableType:
 
     @classmethod
     def of(cls, variable: NamedVariable) -> VariableType:
-        """Return the type of a variable of the data."""
+        """Return the type of a variable of the data; ordered categories are ordinal."""
         if variable.kind == "continuous":
             return cls()
-        return cls(variable.kind, max(len(variable.categories), round(variable.high) + 1))
+        kind = "ordinal" if variable.ordered else variable.kind
+        return cls(kind, max(len(variable.categories), round(variable.high) + 1))
 
     @property
     def width(self) -> int:

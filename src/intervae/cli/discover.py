@@ -208,7 +208,11 @@ def _check_no_gaps(frame: pd.DataFrame, path: Path, lines: Sequence[int]) -> Non
 
 
 def _column_kinds(frame: pd.DataFrame, texts: list[str]) -> list[str] | None:
-    """Return the kind of every column, as --kind says or as detected; None without --kind."""
+    """Return the kind of every column, as --kind says or as detected; None without --kind.
+
+    No method uses an order: ordered categories are categorical.
+    """
+    from intervae.data.ordered_categories import is_ordered
     from intervae.discovery.base import read_table
     from intervae.settings import parse_settings
 
@@ -219,6 +223,7 @@ def _column_kinds(frame: pd.DataFrame, texts: list[str]) -> list[str] | None:
     if not kinds:
         return None
     detected = read_table(frame, None, None)[2]
+    kinds = {name: "categorical" if is_ordered(kind) else kind for name, kind in kinds.items()}
     return [kinds.get(name, kind) for name, kind in zip(frame.columns, detected, strict=True)]
 
 

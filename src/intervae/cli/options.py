@@ -58,7 +58,8 @@ Kinds = Annotated[
     list[str] | None,
     typer.Option(
         "--kind",
-        help="COLUMN=continuous, binary or categorical, to override the detected kind.",
+        help="COLUMN=continuous, binary, categorical or ordinal, or an order of texts, "
+        "'COLUMN=small < medium < large', to override the detected kind.",
         show_default=False,
     ),
 ]

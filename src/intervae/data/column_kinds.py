@@ -1,4 +1,4 @@
-"""Kind of each column of a table: continuous, binary or categorical.
+"""Kind of each column of a table: continuous, binary or categorical, perhaps ordered.
 
 The rule, in this order, for every column that `kinds=` does not name:
     1. two different values (0/1, yes/no, female/male, 20/40): binary, coded 0 and 1 in numerical
@@ -7,6 +7,7 @@ The rule, in this order, for every column that `kinds=` does not name:
     3. text with fewer than two rows per value on average (an id, a free text): left out, with a
        note;
     4. other text: categorical, coded in alphabetical order.
+Only `kinds=` orders categories, see ordered_categories.py.
 A column with numbers in more than half of its rows is numeric; a text in it is an error.
 Only cells that have a value count; a missing one (see `raw_column.MISSING`) becomes NaN.
 """
@@ -22,6 +23,7 @@ import numpy as np
 from intervae.data.collinear_columns import collinear_notes
 from intervae.data.dataset import Dataset
 from intervae.data.missing_labels import MISSING_LABELS
+from intervae.data.ordered_categories import ORDINAL, encode_ordered, is_ordered
 from intervae.data.raw_column import RawColumn, number_text
 from intervae.data.variables import KINDS, Kind, Spec, Variable
 from intervae.errors import DataError, UsageError, abbreviate, unknown
@@ -93,7 +95,8 @@ def decide_columns(
         rows: N, needed for a table without columns.
         where: row number -> how an error names that row, such as `labels.csv, line 3`.
         variables: the columns to use, in this order; default all.
-        kinds: name -> kind, for columns to which the rule does not apply.
+        kinds: name -> kind, "ordinal" or an order such as "small < medium < large", for columns to
+            which the rule does not apply.
         not_variables: columns with another use (a group, a split), used only if `variables`
             names them.
         like: what a trained model knows: its variables are read, with their kinds and codes.
@@ -108,7 +111,9 @@ def decide_columns(
     labels, results, notes = [], [], []
     for name in names:
         column = RawColumn.read(name, table[name], where)
-        kind, reason = _decide_kind(column, (kinds or {}).get(name))
+        explicit = (kinds or {}).get(name)
+        ordered = is_ordered(explicit)
+        kind, reason = _decide_kind(column, "categorical" if ordered else explicit)
         if kind is None:
             if variables is not None:
                 raise DataError(
@@ -117,13 +122,15 @@ def decide_columns(
                 )
             notes.append(_note("column-left-out", name, f"left out, {reason}"))
             continue
-        codes, categories = _encode(column, kind)
+        codes, categories = (
+            encode_ordered(column, str(explicit)) if ordered else _encode(column, kind)
+        )
         if categories:
             reason += ": " + abbreviate(
                 [f"{category} = {code}" for code, category in enumerate(categories)]
             )
         labels.append(codes)
-        results.append(Variable(name, kind, categories=categories))
+        results.append(Variable(name, kind, categories=categories, ordered=ordered))
         notes.append(_note("column-kind", name, reason))
         if kind == "continuous" and name not in (kinds or {}) and _has_few_whole_numbers(column):
             notes.append(_few_values_note(column))
@@ -219,7 +226,8 @@ def _few_values_note(column: RawColumn) -> Note:
     text = (
         f"column {column.name!r} has {column.distinct} whole numbers from {low} to {high} and is "
         "read as continuous; if they are classes, such as digits, pass --kind "
-        f'{column.name}=categorical (kinds={{"{column.name}": "categorical"}})'
+        f'{column.name}=categorical (kinds={{"{column.name}": "categorical"}}), or ordinal if '
+        "their order matters"
     )
     return Note(FEW_VALUES, column.name, text, f"{column.distinct} whole numbers, {low} to {high}")
 
@@ -267,5 +275,5 @@ def _check_kinds(kinds: Mapping[str, str] | None, columns: Iterable[str]) -> Non
     for name, kind in (kinds or {}).items():
         if name not in names:
             raise unknown("variable in kinds= (--kind)", name, names)
-        if kind not in KINDS:
-            raise unknown(f"kind for {name!r}", kind, KINDS)
+        if kind not in KINDS and not is_ordered(kind):
+            raise unknown(f"kind for {name!r}", kind, (*KINDS, ORDINAL))

@@ -52,7 +52,8 @@ def load_folder(
     Arguments:
         size: resize every image to this many pixels, square or (height, width).
         variables: the columns to use, in this order; default all.
-        kinds: column -> "continuous", "binary" or "categorical", instead of the inferred kind.
+        kinds: column -> "continuous", "binary", "categorical" or "ordinal" (ordered numbers), or an
+            order of texts, "small < medium < large", instead of the inferred kind.
         validation, test: fractions; replaced by a column `split` if there is one.
         group: column such as `patient`: rows with the same value stay in the same split.
         channels: 1 to read everything as grey, 3 as colour.

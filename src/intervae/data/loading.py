@@ -54,7 +54,8 @@ def load_data(
             write `./pendulum` for a folder of that name.
         size: resize to this many pixels, square or (height, width).
         variables: the variables to use, in this order; default all.
-        kinds: name -> "continuous", "binary" or "categorical", instead of the inferred kind.
+        kinds: name -> "continuous", "binary", "categorical" or "ordinal" (ordered numbers), or an
+            order of texts, "small < medium < large", instead of the inferred kind.
         validation: fraction of the samples outside the test split; default 0.1.
         test: fraction of all samples; default 0.2. A split that comes with the data replaces it,
             except that 1.0 takes everything, for a model that was trained on other data.

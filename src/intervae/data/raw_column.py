@@ -50,7 +50,7 @@ class RawColumn:
             stripped = np.array([str(value).strip() for value in values], dtype=object)
             present = np.array([text.lower() not in MISSING for text in stripped], dtype=bool)
             texts, rows = _merge_truth_words(*np.unique(stripped[present], return_inverse=True))
-            numbers = np.array([_parse_number(text) for text in texts])
+            numbers = np.array([parse_number(text) for text in texts])
         column = cls(name, texts, numbers, rows.reshape(-1), present, where)
         column._check_finite()
         return column
@@ -123,7 +123,7 @@ def _merge_truth_words(texts: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray,
     return merged, index[rows]
 
 
-def _parse_number(text: str) -> float:
+def parse_number(text: str) -> float:
     """Return the number a text stands for, NaN if it is none; 1_000 is none."""
     try:
         return float("nan") if "_" in text else float(text)

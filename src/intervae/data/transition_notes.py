@@ -41,10 +41,11 @@ def word_order_notes(dataset: Dataset, factors: Sequence[str]) -> list[Note]:
         words = variable.categories
         numbers = not any(isinstance(plain_value(word), str) for word in words)
         truth = any({word.lower() for word in words} <= pair for pair in TRUTH_WORDS)
-        if variable.name in factors and not numbers and not truth:
+        alphabetical = not (variable.ordered or numbers or truth)
+        if variable.name in factors and alphabetical:
             text = (
                 f"transitions: the steps of {variable.name!r} are in alphabetical order "
-                f"({abbreviate(words, 4)}); use numbers in the table for another order"
+                f"({abbreviate(words, 4)}); give another one with kinds= (--kind)"
             )
             notes.append(Note("alphabetical-order", variable.name, text))
     return notes

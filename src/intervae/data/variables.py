@@ -23,6 +23,7 @@ class Variable:
     Arguments:
         categories: the words for the codes 0, 1, ... of a binary or categorical variable.
         mean, std, low, high: statistics of the training split, without missing labels.
+        ordered: whether the categories are ordered, lowest first, as in small < medium < large.
     """
 
     name: str
@@ -33,6 +34,14 @@ class Variable:
     std: float = 1.0
     low: float = -1.0
     high: float = 1.0
+    ordered: bool = False
+
+    def __post_init__(self) -> None:
+        if self.ordered and self.kind != "categorical":
+            raise DataError(
+                f"variable {self.name!r} is {self.kind} and cannot be ordered; "
+                "make it categorical, or leave ordered= out."
+            )
 
     def with_scale_of(self, values: np.ndarray) -> Variable:
         """Return the variable with the mean, std, low and high of `values` (N,) but NaN."""
@@ -67,12 +76,16 @@ class Variable:
         return self.categories[int(value)] if value in range(len(self.categories)) else f"{value:g}"
 
     def describe_values(self, limit: int = 6) -> str:
-        """Return the categories (at most `limit`), the codes, or the range with its unit."""
+        """Return the categories (at most `limit`), the codes, or the range with its unit.
+
+        Ordered categories have a `<` between them.
+        """
+        separator = " < " if self.ordered else ", "
         if self.categories:
-            return abbreviate(self.categories, limit)
+            return abbreviate(self.categories, limit, separator)
         if self.kind == "continuous":
             return f"{self.low:.4g} to {self.high:.4g} {self.unit}".rstrip()
-        return abbreviate([str(code) for code in range(round(self.high) + 1)], limit)
+        return abbreviate([str(code) for code in range(round(self.high) + 1)], limit, separator)
 
     def range_warning(self, value: float) -> str:
         """Return why a value lies outside the training data; "" if it does not."""

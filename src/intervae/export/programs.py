@@ -225,6 +225,7 @@ def describe(
             "kind": variable.kind,
             "unit": variable.unit,
             "categories": list(variable.categories),
+            "ordered": variable.ordered,
             "low": variable.low,
             "high": variable.high,
         }

@@ -51,6 +51,7 @@ VARIABLE_FIELDS: dict[str, tuple[Test, str]] = {
     "kind": (lambda value: value in KINDS, " or ".join(KINDS)),
     "unit": (_is_text, "a text"),
     "categories": (_is_texts, "a list of texts"),
+    "ordered": (lambda value: isinstance(value, bool), "true or false"),
     **dict.fromkeys(("mean", "std", "low", "high"), (_is_number, "a number")),
 }
 REQUIRED = ("model", "spec", "spec.image_shape", "spec.variables")

@@ -121,4 +121,4 @@ def _example_value(variable: Variable) -> str:
 def _range(variable: Variable) -> str:
     """Return the categories in the order of their codes, or the range in training."""
     numbers = f"{variable.low:.4g} to {variable.high:.4g}"
-    return abbreviate(variable.categories, 12) or numbers
+    return variable.describe_values(12) if variable.categories else numbers

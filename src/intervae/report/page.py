@@ -223,7 +223,4 @@ def _run_facts(model: Model, findings: Findings, config: dict[str, Any]) -> dict
 def _value_range(variable: Variable) -> str:
     if not variable.categories:
         return f"{variable.low:.4g} to {variable.high:.4g} {variable.unit}".strip()
-    categories = ", ".join(variable.categories[:MAX_CATEGORIES])
-    if len(variable.categories) > MAX_CATEGORIES:
-        return f"{categories}, ... ({len(variable.categories)} in all)"
-    return categories
+    return variable.describe_values(MAX_CATEGORIES)

@@ -186,6 +186,7 @@ def _variable(parsed: Any) -> Variable:
     _require(isinstance(variable.name, str) and bool(variable.name), "a variable without a name")
     _require(variable.kind in KINDS, f"kind of {variable.name!r}")
     _require(all(isinstance(word, str) for word in variable.categories), "categories")
+    _require(isinstance(variable.ordered, bool), f"order of {variable.name!r}")
     _require(
         all(isinstance(x, int | float) and math.isfinite(x) for x in scale),
         f"scale of {variable.name!r}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 from intervae.data.build import restrict_graph
 from intervae.data.column_kinds import check_variables, decide_columns
 from intervae.data.dataset import Dataset, Split
+from intervae.data.ordered_categories import describe_kind, has_kind
 from intervae.data.packed.index import (
     AGAIN,
     INDEX,
@@ -138,13 +140,13 @@ def _check_options(
             f"group={group!r} has no effect on {folder}, whose splits are packed; pass it to "
             "`intervae pack` (--group)."
         )
-    kind_of = {v.name: v.kind for v in index.variables}
-    check_variables(list(kinds or ()), kind_of)
+    variable_of = {v.name: v for v in index.variables}
+    check_variables(list(kinds or ()), variable_of)
     for name, kind in (kinds or {}).items():
-        if kind_of[name] != kind:
+        if not has_kind(variable_of[name], kind):
             raise UsageError(
-                f"column {name!r} of {folder} was packed as {kind_of[name]}; pack the data anew "
-                f"with --kind {name}={kind}."
+                f"column {name!r} of {folder} was packed as {describe_kind(variable_of[name])}; "
+                f"pack the data anew with --kind {shlex.quote(f'{name}={kind}')}."
             )
 
 

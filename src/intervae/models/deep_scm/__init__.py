@@ -1,6 +1,6 @@
 """Deep structural causal model (Pawlowski et al. 2020; De Sousa Ribeiro et al. 2023).
 
-With variables of any kind: continuous, binary, categorical.
+With variables of any kind: continuous, binary, categorical, ordered categories.
 
     noises -> variables, causes before effects -> picture = m(z, variables) + s(z, variables) u
 
@@ -10,6 +10,8 @@ With variables of any kind: continuous, binary, categorical.
 | flow of a continuous variable                   | ContinuousMechanism; causal/splines.py        |
 | 2020 sec. 3, mechanism of a discrete variable   | causal/variable_mechanisms.py:                |
 |                                                 | GumbelMaxMechanism                            |
+| not in the papers: ordered categories           | causal/variable_mechanisms.py:                |
+|                                                 | OrdinalMechanism                              |
 | 2020 sec. 3, amortised explicit mechanism:      | nets/picture_mechanism.py: PictureMechanism   |
 | picture from (z, u) and its parents             |                                               |
 | 2020 sec. 4, conditional VAE (picture=vae)      | nets/conditional_vae.py: ConditionalVAE       |

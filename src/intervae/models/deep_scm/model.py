@@ -45,7 +45,8 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
     """Deep structural causal model over the labelled variables of `spec` and the picture.
 
     Arguments:
-        spec: `data.spec`; its variables are continuous, binary or categorical.
+        spec: `data.spec`; its variables are continuous, binary or categorical; ordered
+            categories have ordinal mechanisms.
         graph: a known `CausalGraph` over the variables, or a source of `DeepSCMSettings`.
         settings: see `DeepSCMSettings`.
 

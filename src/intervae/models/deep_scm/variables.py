@@ -24,7 +24,7 @@ class GraphVariables(StructuralCausalModel):
     """A `StructuralCausalModel` without edges until `set_graph` sets them.
 
     Arguments:
-        variables: the columns of the values.
+        variables: the columns of the values; those with `ordered` have ordinal mechanisms.
         options: bins, hidden and depth of `StructuralCausalModel`.
     """
 
@@ -74,7 +74,10 @@ class GraphVariables(StructuralCausalModel):
 
     # ---- noises --------------------------------------------------------------------------------
     def median(self, name: str, values: Tensor) -> Tensor:
-        """Return the median of a variable given its parents, or its most probable class, (B,)."""
+        """Return the median of a variable given its parents, (B,).
+
+        Of classes without an order it is the most probable one.
+        """
         columns = dict(zip(self.names, values.unbind(1), strict=True))
         noise = values.new_zeros(values.shape[0], *self._noise_shape(name))
         return self.mechanism(name).predict(noise, self._features(name, columns, values.shape[0]))
