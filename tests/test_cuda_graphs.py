@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
+import pickle
+import weakref
 from typing import Any
 
 import pytest
@@ -52,7 +55,7 @@ class Scale(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.full((3,), 2.0))
-        self.replays, self.calls = Replays(self), 0
+        self.replays, self.calls = Replays(), 0
 
     def forward(self, x: Tensor, factor: float = 1.0) -> tuple[Tensor, ...]:
         def scaled(x: Tensor) -> tuple[Tensor, ...]:
@@ -60,7 +63,7 @@ class Scale(nn.Module):
             y = factor * self.weight * x
             return y, x + y
 
-        return self.replays(scaled, x, constants=factor)
+        return self.replays(self, "scaled", scaled, x, constants=factor)
 
 
 def test_on_a_cpu_every_call_is_a_plain_one() -> None:
@@ -86,9 +89,21 @@ def test_gradients_and_functorch_are_left_alone() -> None:
 
 def test_a_copy_of_a_module_has_graphs_of_its_own() -> None:
     model = Scale()
-    other = copy.deepcopy(model)
-    assert other.replays.module is other
-    assert other.replays.graphs is not model.replays.graphs
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert other.replays.graphs is not model.replays.graphs
+        with torch.no_grad():
+            assert torch.equal(other(torch.ones(2, 3))[0], 2 * torch.ones(2, 3))
+
+
+def test_a_module_is_freed_without_a_collection() -> None:
+    model = Scale()
+    alive = weakref.ref(model)
+    gc.disable()
+    try:
+        del model
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.gpu
@@ -126,6 +141,32 @@ def test_weights_constants_and_shapes_may_change() -> None:
         x = torch.ones(rows + 1, 3, device="cuda")
         check(7.0)
     assert len(model.replays.graphs) == MOST_GRAPHS
+
+
+@pytest.mark.gpu
+def test_under_autocast_and_in_inference_mode_calls_are_plain() -> None:
+    """A capture would keep the weights that autocast rounded before."""
+    model, x = Scale().to("cuda"), torch.ones(2, 3, device="cuda")
+    for value in (2.0, 3.0, 4.0):
+        with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+            model.weight.fill_(value)
+            assert torch.equal(model(x)[0].float(), value * x)
+        with torch.inference_mode():
+            assert torch.equal(model(x)[0], value * x)
+    assert not model.replays.graphs
+
+
+@pytest.mark.gpu
+@torch.no_grad()
+def test_a_function_that_waits_for_the_gpu_is_called_as_it_is() -> None:
+    replays, module = Replays(), nn.Linear(1, 1).to("cuda")
+
+    def waiting(x: Tensor) -> tuple[Tensor, ...]:
+        return (x + x.sum().item(),)
+
+    for _ in range(4):
+        (answer,) = replays(module, "waiting", waiting, torch.ones(2, device="cuda"))
+        assert torch.equal(answer.cpu(), torch.full((2,), 3.0))
 
 
 PICTURES: list[tuple[str, dict[str, Any]]] = [

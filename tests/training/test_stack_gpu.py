@@ -10,7 +10,6 @@ import torch
 from intervae.data import Dataset
 from intervae.training import fit, fit_seeds
 from intervae.training import stacked_runs as module
-from intervae.training.branched_stepper import BranchedStepper
 from intervae.training.stacked_stepper import StackedStepper
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("exact_gpu")]
@@ -18,17 +17,16 @@ SEEDS = [0, 5, 9, 11]
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The stacks that are made, in order: branches of a graph, or a vmapped loss."""
-    stacks: list[Any] = []
-    for name, kind in (("StackedStepper", StackedStepper), ("BranchedStepper", BranchedStepper)):
+def made(monkeypatch: pytest.MonkeyPatch) -> list[StackedStepper]:
+    """The stacks that are made, in order."""
+    stacks: list[StackedStepper] = []
 
-        class Watched(kind):  # type: ignore[misc, valid-type]
-            def __init__(self, *arguments: Any, **options: Any) -> None:
-                super().__init__(*arguments, **options)
-                stacks.append(self)
+    class Watched(StackedStepper):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            stacks.append(self)
 
-        monkeypatch.setattr(module, name, Watched)
+    monkeypatch.setattr(module, "StackedStepper", Watched)
     return stacks
 
 
@@ -50,7 +48,7 @@ def check_equal(
 @pytest.mark.parametrize("captured", [True, False])
 @pytest.mark.parametrize("name", ["causal-vae", "condition-vae", "beta-vae", "causal-prior-vae"])
 def test_seed_of_a_captured_stack_gives_the_run_of_that_seed(
-    name: str, captured: bool, make_model: Any, pendulum: Dataset, made: list[Any]
+    name: str, captured: bool, make_model: Any, pendulum: Dataset, made: list[StackedStepper]
 ) -> None:
     def make() -> Any:
         return make_model(name, pendulum)
@@ -60,7 +58,6 @@ def test_seed_of_a_captured_stack_gives_the_run_of_that_seed(
         make(), pendulum, seeds=SEEDS, device="cuda", stack=True, notify=pytest.fail, **options
     )
     assert made
-    assert all(isinstance(stack, BranchedStepper) == captured for stack in made)
     assert all((stack.graph is not None) == captured for stack in made)
     assert all(run.model.device.type == "cuda" for run in runs)
     check_equal(runs, make, pendulum, 2e-3, **options)
@@ -78,7 +75,7 @@ def test_stack_in_bfloat16_is_close_to_single_runs(make_model: Any, pendulum: Da
 
 
 def test_runs_of_a_captured_stack_stop_early(
-    make_model: Any, pendulum: Dataset, made: list[Any]
+    make_model: Any, pendulum: Dataset, made: list[StackedStepper]
 ) -> None:
     """Ended runs idle in the graph until half of the stack has ended; then a smaller one is made.
 
@@ -117,26 +114,10 @@ def test_captured_stack_resumes(
                 assert line["train"] == pytest.approx(expected["train"], rel=1e-3, abs=1e-3)
 
 
-def test_players_that_take_turns_are_branches(
-    make_model: Any, pendulum: Dataset, made: list[Any]
-) -> None:
-    """Their loss is not vmapped, and a branch is the step of a single run."""
+def test_model_that_is_no_stack_is_trained_side_by_side(make_model: Any, pendulum: Dataset) -> None:
     notes: list[str] = []
     model = make_model("factor-vae", pendulum)
-    runs = fit_seeds(model, pendulum, seeds=3, device="cuda", notify=notes.append)
-    assert notes == []
-    assert len(made[0].trainings) == 3
-    check_equal(runs, lambda: make_model("factor-vae", pendulum), pendulum, 1e-3)
-
-
-def test_runs_that_are_not_captured_are_trained_side_by_side(
-    make_model: Any, pendulum: Dataset, made: list[Any]
-) -> None:
-    notes: list[str] = []
-    options = {"cuda_graph": False, "tensorboard": False}
-    model = make_model("factor-vae", pendulum)
-    runs = fit_seeds(model, pendulum, seeds=3, device="cuda", notify=notes.append, **options)
-    assert made == []
+    runs = fit_seeds(model, pendulum, seeds=3, device="cuda", stack=True, notify=notes.append)
     assert len(notes) == 1
     assert "3 seeds are trained side by side" in notes[0]
-    check_equal(runs, lambda: make_model("factor-vae", pendulum), pendulum, 1e-3, **options)
+    check_equal(runs, lambda: make_model("factor-vae", pendulum), pendulum, 1e-3)

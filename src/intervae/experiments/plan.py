@@ -108,7 +108,7 @@ def make_plan(
         device,
         concurrent,
         engine,
-        device.startswith("cuda") if stack is None else stack,
+        bool(stack),
     )
 
 

@@ -152,7 +152,7 @@ class FlowPicture(PictureMechanism):
     ) -> PictureNoise:
         """Solve from the picture to its noise; nothing is drawn."""
         path = (self.steps, self.end)
-        state, excess = self.replays(self._abduct, images, parents, constants=path)
+        state, excess = self.replays(self, "abduct", self._abduct, images, parents, constants=path)
         return PictureNoise((state, excess), images[:, :0])
 
     def _abduct(self, images: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
@@ -180,7 +180,10 @@ class FlowPicture(PictureMechanism):
         state, excess = noise.latents
         factor = self.guidance if guidance is None else guidance
         free = None if factor == 1 else self._without_changed_classes(parents, factual)
-        mixed = self._predict(state, excess, parents, free, factor)
+        if guidance is None:
+            mixed = self._predict(state, excess, parents, free, factor)
+        else:  # of any number of pictures: graphs would not be used again
+            mixed = self._solve_forwards(factor, state, excess, parents, free)[0]
         pictures = (mixed - (1 - self.end) * self.fixed_noise) / self.end
         return (0.5 + 0.5 * pictures).clamp(0, 1)
 
@@ -208,7 +211,8 @@ class FlowPicture(PictureMechanism):
         """Return the state at time T of the noise (e, d)."""
         tensors = (state, excess, parents) if free is None else (state, excess, parents, free)
         path = (self.steps, self.end, guidance)
-        return self.replays(partial(self._solve_forwards, guidance), *tensors, constants=path)[0]
+        solve = partial(self._solve_forwards, guidance)
+        return self.replays(self, "predict", solve, *tensors, constants=path)[0]
 
     def _solve_forwards(
         self,

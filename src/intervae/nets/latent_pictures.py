@@ -177,7 +177,7 @@ class LatentPictureMechanism(PictureMechanism):
     ) -> PictureNoise:
         """Infer z and u = (x - m) / s; `temperature` is that of z."""
         if temperature == 0:  # nothing is drawn
-            *latents, pixels = self.replays(self._infer_means, images, parents)
+            *latents, pixels = self.replays(self, "abduct", self._infer_means, images, parents)
             return PictureNoise(tuple(latents), pixels)
         result = self.infer(images, parents, generator, temperature)
         return PictureNoise(result.latents, (images - result.mean) / result.scale)
@@ -199,7 +199,7 @@ class LatentPictureMechanism(PictureMechanism):
         With t = 1 and unchanged parents the abducted picture is returned exactly, whatever the
         weights; 0 is the mean.
         """
-        mean, scale = self.replays(self._mean_scale, parents, *noise.latents)
+        mean, scale = self.replays(self, "predict", self._mean_scale, parents, *noise.latents)
         if pixel_temperature != 0:
             mean = mean + pixel_temperature * scale * noise.pixels
         return mean.clamp(0, 1)

@@ -67,7 +67,7 @@ class PictureMechanism(nn.Module, ABC):
         if parents < 1:
             raise UsageError("a picture mechanism needs at least one parent feature.")
         self.image_shape, self.parents = image_shape, parents
-        self.replays = Replays(self)  # of calls without gradients on a GPU
+        self.replays = Replays()  # of calls without gradients on a GPU
 
     # ---- what a subclass defines ---------------------------------------------------------------
     @property

@@ -24,7 +24,7 @@ SLOWEST, FASTEST = 0.25, 20.0  # turns per unit of time
 
 
 class GroupNorm(nn.GroupNorm):
-    """Group normalisation in the precision of its input; sums are in single precision.
+    """Group normalisation in the precision of its input.
 
     Autocast would return single precision, which the next convolution rounds again: most of the
     memory traffic of a step.

@@ -57,8 +57,8 @@ def fit_seeds(
         resume: continue the runs that are there, and start the others.
         overwrite: replace runs that are there.
         stack: True trains as many runs as fit as one stack, a number is the most runs of a stack,
-            and False trains none as a stack. By default True on a GPU and False elsewhere, where
-            runs one after the other are faster.
+            and False, the default, trains none as a stack: side by side on a GPU, else one after
+            the other.
         notify: called with a sentence about runs that are no stack, or a smaller one.
         options: see `Options`.
     """
@@ -123,8 +123,7 @@ def fit_stack(
             "with it."
         )
     chosen = choose_device(device)
-    if stack is None:
-        stack = chosen.type == "cuda"
+    stack = stack or False
     if not isinstance(stack, int) or stack < 0:
         raise UsageError(f"stack={stack!r} must be True, False or a number of runs.")
     training_options = build_settings(Options, options)

@@ -11,9 +11,8 @@ import torch
 from intervae.data import Dataset
 from intervae.errors import IntervaeError, RunError
 from intervae.memory import is_out_of_memory
-from intervae.training.branched_stepper import BranchedStepper, can_branch
 from intervae.training.concurrent_runs import run_concurrently
-from intervae.training.draws import Draw, StackError
+from intervae.training.draws import StackError
 from intervae.training.epochs import PhaseTraining
 from intervae.training.logging import ProgressBar
 from intervae.training.loop import Result, Trainer
@@ -74,9 +73,7 @@ class StackedRuns:
         first = min(trainer.progress.phase for trainer in self.trainers)  # of resumed runs
         for index, phase in enumerate(self.trainers[0].phases):
             trained = phase.players and index >= first
-            branched = self._can_branch(index, self.trainers[0].data)
-            stackable = not trained or branched
-            reason = "" if stackable else why_no_stack(phase, self.trainers[0].data)
+            reason = why_no_stack(phase, self.trainers[0].data) if trained else ""
             if reason and self.required:
                 raise StackError(reason)
             if reason:
@@ -160,13 +157,11 @@ class StackedRuns:
         for trainer, data in pairs:
             trainer.progress.threads = threads
             waiting.append(PhaseTraining(trainer, index, data, timed=False))
-        branched = self._can_branch(index, waiting[0].data)
-        if not branched:
-            check_stackable(waiting)
+        check_stackable(waiting)
         while len(waiting) > 1 and self.size > 1:
             group = waiting[: self.size]
             try:
-                stack = self._stack(group, branched)
+                stack = StackedStepper(group, cuda_graph=self.options.cuda_graph)
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
@@ -182,18 +177,7 @@ class StackedRuns:
             self._train_stack(index, stack)
         return [(training.trainer, training.data) for training in waiting]
 
-    def _can_branch(self, index: int, data: Dataset) -> bool:
-        phase = self.trainers[0].phases[index]
-        return can_branch(phase, data, self.device, self.options.cuda_graph)
-
-    def _stack(
-        self, group: list[PhaseTraining], branched: bool, calls: list[Draw] | None = None
-    ) -> BranchedStepper | StackedStepper:
-        if branched:
-            return BranchedStepper(group)
-        return StackedStepper(group, cuda_graph=self.options.cuda_graph, calls=calls)
-
-    def _train_stack(self, index: int, stack: BranchedStepper | StackedStepper) -> None:
+    def _train_stack(self, index: int, stack: StackedStepper) -> None:
         """Train the runs of a stack to the end of the phase.
 
         A run that ends is frozen with its weights. Its slice is left out at once on a CPU. On a
@@ -207,7 +191,9 @@ class StackedRuns:
                 stack.graph is None or 2 * len(active) <= len(stack.trainings)
             ):
                 stack.release(active)
-                stack = self._stack(active, isinstance(stack, BranchedStepper), stack.calls)
+                stack = StackedStepper(
+                    active, cuda_graph=self.options.cuda_graph, calls=stack.calls
+                )
             results = stack.run_epoch()
             due = any(training.checkpoint_due for training in active)  # of all in one epoch
             for training, terms in zip(stack.trainings, results, strict=True):
@@ -221,10 +207,7 @@ class StackedRuns:
             self.bar.advance(f"{len(active)} of {len(self.trainers)} in training; {note}")
 
     def _end_runs(
-        self,
-        index: int,
-        stack: BranchedStepper | StackedStepper,
-        trainings: list[PhaseTraining],
+        self, index: int, stack: StackedStepper, trainings: list[PhaseTraining]
     ) -> list[PhaseTraining]:
         """End the phase of the runs that are through or failed; return the others."""
         active = []

@@ -123,11 +123,6 @@ class Stepper:
         self.names = list(terms)
         return torch.stack([value.float() for value in terms.values()])
 
-    def record_step(self, history: Tensor) -> None:
-        """Run a step that a capture records: its terms go to `history` (steps, t) at `position`."""
-        history.index_copy_(0, self.position, self._step()[None])
-        self.position += 1
-
     def set_device_rates(self) -> None:
         """Set the learning rates that are tensors; `set_host_rates` sets those that are floats."""
         factor = self.factors.index_select(0, self.position)[0]
@@ -169,7 +164,8 @@ class Stepper:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(self.generator)
         with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
-            self.record_step(self.history)
+            self.history.index_copy_(0, self.position, self._step()[None])
+            self.position += 1
         with torch.no_grad():
             for name, tensor in self.model.state_dict().items():
                 tensor.copy_(before[name])
