@@ -87,6 +87,65 @@ def test_gradients_and_functorch_are_left_alone() -> None:
         )
 
 
+class Echo:
+    """Stands for a captured graph."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def replay(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return self.function(*tensors)
+
+
+@pytest.fixture
+def captures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Captures on a CPU, with stand-ins for graphs; the conditions are the shapes."""
+    made: list[Any] = []
+
+    def capture(function: Any, tensors: tuple[Tensor, ...]) -> Any:
+        made.append(tensors[0].shape)
+        return module._State.PLAIN if len(tensors[0]) == 1 else Echo(function)
+
+    monkeypatch.setattr(module, "_Graph", Echo)
+    monkeypatch.setattr(module, "_can_replay", lambda tensors: True)
+    monkeypatch.setattr(module, "_conditions", lambda owner, tensors: tensors[0].shape)
+    monkeypatch.setattr(module, "_capture", capture)
+    return made
+
+
+@torch.no_grad()
+def test_the_second_call_of_a_shape_is_captured_once(captures: list[Any]) -> None:
+    model = Scale()
+    for _ in range(4):
+        assert torch.equal(model(torch.ones(2, 3))[0], 2 * torch.ones(2, 3))
+    assert captures == [(2, 3)]
+    for _ in range(3):
+        model(torch.ones(2, 3), factor=2.0)
+    assert len(captures) == 2
+
+
+@torch.no_grad()
+def test_what_cannot_be_captured_is_tried_once(captures: list[Any]) -> None:
+    model = Scale()
+    for _ in range(4):
+        assert torch.equal(model(torch.ones(1, 3))[0], 2 * torch.ones(1, 3))
+    assert captures == [(1, 3)]
+
+
+@torch.no_grad()
+def test_the_oldest_graphs_are_dropped(captures: list[Any]) -> None:
+    model = Scale()
+    for rows in range(2, 2 + 2 * MOST_GRAPHS):
+        for _ in range(2):
+            model(torch.ones(rows, 3))
+    assert len(model.replays.graphs) == MOST_GRAPHS
+    model(torch.ones(2 + 2 * MOST_GRAPHS - 1, 3))
+    assert len(captures) == 2 * MOST_GRAPHS
+    model(torch.ones(2, 3))
+    model(torch.ones(2, 3))
+    assert len(captures) == 2 * MOST_GRAPHS + 1
+
+
 def test_a_copy_of_a_module_has_graphs_of_its_own() -> None:
     model = Scale()
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):

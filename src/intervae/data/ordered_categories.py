@@ -98,4 +98,5 @@ def has_kind(variable: Variable, kind: str) -> bool:
     """Whether an entry of kinds= is the kind, and the order, that a variable has."""
     if not variable.ordered or not is_ordered(kind):
         return kind == describe_kind(variable)
-    return kind == ORDINAL or split_order(kind, variable.categories) == variable.categories
+    words = split_order(kind, variable.categories)
+    return kind == ORDINAL or tuple(map(_plain_number, words)) == variable.categories
