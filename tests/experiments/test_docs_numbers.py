@@ -375,3 +375,24 @@ def test_docs_of_deep_scm_have_the_errors_of_digits() -> None:
     pixels = "counterfactual_pixel_mae_levels"
     for text, name in zip(lines[-1][2:4], acted_on, strict=False):
         assert_rounded(text, mean(name, pixels) / mean(name, f"{pixels}_doing_nothing"))
+
+
+def test_docs_of_deep_scm_have_the_errors_with_few_labels() -> None:
+    rows = rows_of("counterfactual-morphomnist")
+    number = r"([\d.]+)"
+    three = rf"{number}, {number} and\s+{number}"
+    texts = numbers_in(
+        "docs/deep-scm.md",
+        rf"errors of thickness are {three}, those of intensity {three}, and the digit is read as "
+        rf"set in {three}:",
+    )
+    kinds = {"thickness": "error_morphometry", "intensity": "error_morphometry"}
+    cells = [
+        (f"flow 5 % labelled do({do}) {variable}", kinds.get(variable, "accuracy"))
+        for variable in ("thickness", "intensity", "digit")
+        for do in ("thickness", "intensity", "digit")
+    ]
+    for text, (variant, kind) in zip(texts, cells, strict=True):
+        row = rows["morpho-mnist", "deep-scm", variant, f"effectiveness_{kind}"]
+        assert len(row["per_seed"]) == 3
+        assert_rounded(text, row["mean"])
