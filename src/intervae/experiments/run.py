@@ -43,8 +43,7 @@ def run_experiment(
             over machines: copy their `runs` into one folder, then run it there without `only`.
         shard: (k, n) runs every n-th job and seed from the k-th on, and writes no table.
         concurrent: number of concurrent runs; without it, 8 on a GPU and 1 elsewhere.
-        stack: train the seeds of each job as one stack where its model allows it; by default on a
-            GPU.
+        stack: train the seeds of each job as one stack where its model allows it.
         command: the command that the results file names, if not `intervae reproduce NAME ...`.
         quick: run the quick form, and write NAME-quick.*.
         finished: run nothing; make the table of the finished runs, and list the missing ones.
