@@ -183,8 +183,13 @@ def test_descriptions_show_the_order():
             "tiny < small < medium < large",
             DataError,
             "the order 'tiny < small < medium < large' of column 'x' names 'tiny', which is in no "
-            "row, so nothing can be learned about it; leave it out of kinds= (--kind), or correct "
-            "it.",
+            "row, so nothing can be learned about it; take it out of the order, or correct it.",
+        ),
+        (
+            ["1", "2", "3"],
+            "low < mid < high",
+            DataError,
+            'order them by size with kinds={"x": "ord',
         ),
         (["1", "2", "3", ""], "1 < 2 < 3 < 4", DataError, "names '4', which is in no row"),
         (

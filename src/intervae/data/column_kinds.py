@@ -276,4 +276,5 @@ def _check_kinds(kinds: Mapping[str, str] | None, columns: Iterable[str]) -> Non
         if name not in names:
             raise unknown("variable in kinds= (--kind)", name, names)
         if kind not in KINDS and not is_ordered(kind):
-            raise unknown(f"kind for {name!r}", kind, (*KINDS, ORDINAL))
+            known = (*KINDS, ORDINAL, "an order such as 'a < b < c'")
+            raise unknown(f"kind for {name!r}", kind, known)

@@ -69,6 +69,11 @@ def _read_order(column: RawColumn, order: str, values: list[str]) -> tuple[str, 
         if word in words[:i]:
             raise UsageError(f"{which} names {word!r} twice; give each class once.")
     not_named = np.array([value not in words for value in values], dtype=bool)
+    if column.is_number.all() and all(np.isnan(parse_number(word)) for word in words):
+        raise DataError(
+            f"column {column.name!r} holds numbers and {which} none; order them by size with "
+            f'kinds={{"{column.name}": "{ORDINAL}"}} (--kind {column.name}={ORDINAL}).'
+        )
     if not_named.any():
         raise DataError(
             f"{column.place(not_named)}: {column.name!r} is {column.text(not_named)!r}, which "
@@ -78,7 +83,7 @@ def _read_order(column: RawColumn, order: str, values: list[str]) -> tuple[str, 
         if word not in values:
             raise DataError(
                 f"{which} names {word!r}, which is in no row, so nothing can be learned about it; "
-                "leave it out of kinds= (--kind), or correct it."
+                "take it out of the order, or correct it."
             )
     return words
 

@@ -37,6 +37,7 @@ class SweepRow:
         pictures: (K, C, H, W), one for each value.
         unit: of the values, such as "degrees".
         current: the variable's value in the original image; the nearest image is marked.
+        words: (K,) what is written for the values, such as names of classes; else the numbers.
     """
 
     name: str
@@ -44,6 +45,12 @@ class SweepRow:
     pictures: Any
     unit: str = ""
     current: float | None = None
+    words: Sequence[str] = ()
+
+    @property
+    def texts(self) -> list[str]:
+        """Text (K,) of each value."""
+        return [printable(word) for word in self.words] or _format_values(self.values)
 
 
 def counterfactual_strip(
@@ -123,9 +130,7 @@ def intervention_sweep(
     images_of_rows = [_check_row(row, original) for row in rows]
     width, height = cell_size(original.shape, CELL)
     labels = [f"do({printable(row.name)} = …)" for row in rows]
-    widest = max(
-        text_width(text, SMALL, "bold") for row in rows for text in _format_values(row.values)
-    )
+    widest = max(text_width(text, SMALL, "bold") for row in rows for text in row.texts)
     gap = max(GAP, widest + 6 - width)
     first = max(width, text_width("original", SMALL))  # the column of the original
     label_x = MARGIN + first + 26
@@ -194,7 +199,7 @@ def _draw_sweep_row(
         if row.current is None
         else int(np.argmin(np.abs(np.asarray(row.values, dtype=float) - row.current)))
     )
-    for k, (pixels, value) in enumerate(zip(images, _format_values(row.values), strict=True)):
+    for k, (pixels, value) in enumerate(zip(images, row.texts, strict=True)):
         x = left + k * (width + gap)
         color, weight = (INK, "bold") if k == nearest else (FAINT, "normal")
         canvas.text(

@@ -46,7 +46,7 @@ def draw_sweep(model: CausalModel, data: Dataset, path: Path) -> None:
 def intervention_row(
     model: CausalModel, data: Dataset, part: Split, variable: Variable
 ) -> figures.InterventionRow:
-    """Return the images of `part` with one variable set to the middle of its range."""
+    """Return the images of `part` with a number set to the middle of its range, or a last class."""
     is_code = variable.kind != "continuous"
     value = variable.high if is_code else round((variable.low + variable.high) / 2, 2)
     do = {variable.name: value}
@@ -56,7 +56,7 @@ def intervention_row(
         exogenous = part.fields["exogenous"].cpu().numpy()
         size = data.spec.image_shape[-1]
         truth = data.simulator.counterfactual(exogenous, do, size=size)[0]
-    shown = variable.format_value(value) if variable.kind == "categorical" else f"{value:g}"
+    shown = variable.format_value(value) if variable.categories else f"{value:g}"
     label = f"do({variable.name} = {shown}{' ' + variable.unit if variable.unit else ''})"
     return figures.InterventionRow(label, generated, truth)
 
@@ -82,6 +82,7 @@ def sweep_row(
     image, labels = part.images, input_labels(model, part)
     images = [model.counterfactual(image, {variable.name: float(v)}, labels) for v in values]
     measured = float(model.measure(image, labels)[0, index])
+    words = [variable.format_value(value) for value in values] if variable.categories else []
     return figures.SweepRow(
-        variable.name, values.tolist(), torch.cat(images).cpu(), variable.unit, measured
+        variable.name, values.tolist(), torch.cat(images).cpu(), variable.unit, measured, words
     )
