@@ -195,8 +195,8 @@ def test_contact_sheet_is_drawn(simple: Faces, tmp_path: Path) -> None:
 def test_every_label_set_has_every_model_with_valid_settings() -> None:
     assert COUNTERFACTUAL_CELEBA in EXPERIMENTS
     assert COUNTERFACTUAL_CELEBA.seeds == 5
-    assert len(COUNTERFACTUAL_CELEBA.jobs) == 21
-    assert len({job.key for job in COUNTERFACTUAL_CELEBA.jobs}) == 21
+    assert len(COUNTERFACTUAL_CELEBA.jobs) == 22
+    assert len({job.key for job in COUNTERFACTUAL_CELEBA.jobs}) == 22
     for job in COUNTERFACTUAL_CELEBA.jobs:
         kind: type[Model] = MODELS[job.model]
         kind.Settings(**job.settings)
