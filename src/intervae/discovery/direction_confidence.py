@@ -22,6 +22,7 @@ from intervae.discovery.base import random_rows
 from intervae.discovery.direction_evidence import MODELS, direction_evidence, evidence_features
 from intervae.discovery.kernels import CentredKernel, decades, gaussian_kernel, hsic_p_value
 from intervae.discovery.spline_likelihood import residuals, standardise
+from intervae.discovery.threads import one_thread
 from intervae.errors import DataWarning
 from intervae.notes import Note
 
@@ -106,6 +107,7 @@ class EdgeDirection:
         return Note("open-direction", f"{self.cause} -> {self.effect}", text, self.reason)
 
 
+@one_thread()
 def assess_directions(
     columns: np.ndarray,
     graph: CausalGraph,

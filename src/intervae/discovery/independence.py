@@ -26,6 +26,7 @@ from intervae.discovery.local_order_search import LocalOrderSearch
 from intervae.discovery.neighbour_screening import screen_neighbours
 from intervae.discovery.order_search import OrderSearch, Placement, PlacementScorer
 from intervae.discovery.table_checks import collinearity_notes
+from intervae.discovery.threads import one_thread
 from intervae.errors import UsageError, unknown
 
 ASSUMPTIONS = (
@@ -43,6 +44,7 @@ TEST_ROWS, ENTROPY_ROWS = 800, 2000
 DECADE = float(np.log(10.0))  # in nats
 
 
+@one_thread()
 def independence(
     columns: np.ndarray,
     names: Sequence[str],

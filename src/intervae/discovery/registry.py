@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,6 @@ from intervae.discovery.independence import independence
 from intervae.discovery.knowledge import Knowledge
 from intervae.discovery.lagrangian import lagrangian
 from intervae.discovery.notears import notears, notears_mlp
-from intervae.discovery.threads import one_thread
 from intervae.errors import UsageError, unknown
 from intervae.settings import check_seed
 
@@ -109,16 +107,13 @@ def discover(
         if name not in allowed:
             raise unknown(f"setting of {method!r}", name, allowed)
     columns, names, variable_kinds = read_table(table, names, kinds)
-    threads = one_thread() if method == "independence" else nullcontext()
-    with threads:
-        result = METHODS[method](columns, names, variable_kinds, seed=seed, **settings)
+    result = METHODS[method](columns, names, variable_kinds, seed=seed, **settings)
     if check_directions is None:
         check_directions = method == "independence"
     if not check_directions:
         return result
     require_continuous("check_directions", names, variable_kinds)
     known = Knowledge.parse(settings.get("knowledge")).decided_edges(names)
-    with one_thread():
-        directions = assess_directions(columns, result.graph, known=known, seed=seed)
+    directions = assess_directions(columns, result.graph, known=known, seed=seed)
     open_notes = tuple(direction.note() for direction in directions if direction.is_open)
     return replace(result, directions=directions, notes=(*result.notes, *open_notes))
