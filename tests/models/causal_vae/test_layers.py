@@ -16,7 +16,8 @@ from intervae.data import Dataset, Variable, build_dataset
 from intervae.data.simulators import Pendulum
 from intervae.errors import QueryError, UsageError
 from intervae.evaluation import evaluate
-from intervae.models.causal_vae.layers import layer_loss, region_of
+from intervae.models.causal_vae.layers import layer_loss, opacity_limit, region_of
+from intervae.nets.layer_opacity import limit_opacity
 from intervae.nets.layered_decoder import LayeredDecoder
 
 SETTINGS: dict[str, Any] = {
@@ -199,6 +200,23 @@ def decoder() -> LayeredDecoder:
     region[:2] = 1
     result.set_layers([[0], [1, 2]], torch.full((1, 8, 8), 0.5), regions=[torch.ones(8, 8), region])
     return result
+
+
+def test_a_layer_behind_another_one_learns_at_the_start() -> None:
+    """Its colour gets the share 1 / (1 + exp(l) + exp(2 l)) of the gradient, with the limit l."""
+    decoder = LayeredDecoder(2, (1, 1, 1))
+    shares = []
+    for progress in (0.0, 0.25, 0.5, 1.0):
+        limit = opacity_limit(torch.tensor(progress))
+        logits = torch.tensor([[[[0.0], [-50.0]], [[0.0], [50.0]]]], requires_grad=True)
+        picture = decoder.compose(limit_opacity(logits, limit)).pixels
+        (gradient,) = torch.autograd.grad(picture.sum(), logits)
+        shares.append(float(gradient[0, 0, 0, 0]) / 0.25)  # of sigmoid'(0)
+        size = float(limit)
+        assert shares[-1] == pytest.approx(1 / (1 + math.exp(size) + math.exp(2 * size)), rel=1e-3)
+    assert shares[0] > 0.05  # with 3 in the place of 1 it was .002, and some layers never came back
+    assert shares == sorted(shares, reverse=True)
+    assert float(opacity_limit(torch.tensor(1.0))) == 12
 
 
 def test_late_in_training_the_loss_is_the_absolute_error() -> None:
