@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import warnings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -40,6 +41,15 @@ def initial_weights_answer() -> Iterator[None]:
     """Let models answer with their initial weights, which users may not ask; most tests do."""
     with mock.patch.object(Model, "check_trained", return_value=None):
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_of_a_terminal() -> None:
+    """Undo what `nohup` and jobs in the background ignore; tests send these signals."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in ("SIGHUP", "SIGQUIT"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
 
 
 @pytest.fixture
