@@ -102,12 +102,22 @@ class StructuralCausalModel(nn.Module):
         return self.log_prob(values, mask)
 
     # ---- abduction, action, prediction --------------------------------------------------------
-    def abduct(self, values: Tensor, generator: torch.Generator | None = None) -> Noises:
-        """Return the noises of values (B, n): exact if continuous, else a draw given the class."""
+    def abduct(
+        self,
+        values: Tensor,
+        generator: torch.Generator | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Noises:
+        """Return the noises of values (B, n): exact if continuous, else a draw given the class.
+
+        Arguments:
+            names: of the variables whose noises are wanted; without them all.
+        """
         columns = self._by_name(values)
-        names = self.names
-        if torch.compiler.is_compiling():  # a traced program cannot draw; a root needs no noise
-            names = tuple(name for name in names if self.parents[name])
+        if names is None:
+            names = self.names
+            if torch.compiler.is_compiling():  # a traced program cannot draw; a root needs no noise
+                names = tuple(name for name in names if self.parents[name])
         return {
             name: self.mechanism(name).abduct(
                 columns[name], self._features(name, columns, values.shape[0]), generator

@@ -154,8 +154,9 @@ LARGE_FLOW: dict[str, Any] = {
     **FLOW,
     "flow_widths": (32, 64, 128),
     "patch": 1,
+    "corrections": 2,
     "batch_size": 256,
-    "epochs": 40,
+    "epochs": 32,
 }
 SMALL_HVAE: dict[str, Any] = {
     "picture": "hvae",

@@ -207,7 +207,8 @@ def load_tensors(model: Model, tensors: dict[str, torch.Tensor], path: Path) -> 
             if len(sizes) == 1 and min(sizes) < len(module):
                 module.select(range(min(sizes)))
     expected = model.state_dict()
-    tensors = {name: expected[name] for name in model.optional_tensors} | tensors
+    optional = model.optional_tensors & expected.keys()
+    tensors = {name: expected[name] for name in optional} | tensors
     for name, tensor in expected.items():
         if name not in tensors:
             raise RunError(

@@ -70,6 +70,11 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
     optional_tensors = OpenDirections.optional_tensors | {
         "predictor.log_std",
         "counterfactual_step",
+        *(
+            f"predictor.quantiles.dense.{i}.{kind}"
+            for i in (0, 2, 4)
+            for kind in ("weight", "bias")
+        ),
     }
 
     def __init__(self, spec: Spec, *, graph: Any = "auto", seed: int = 0, **settings: Any) -> None:
@@ -140,9 +145,12 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
         )
         self._check_guidance()
         guided = torch.zeros(len(self.types), dtype=torch.bool)  # classes that guidance can show
+        numbers = guided.clone()  # that the picture shows
         for i in self.picture_columns:
             guided[i] = self.types[i].kind != "continuous"
+            numbers[i] = ~guided[i]
         self.register_buffer("guided", guided, persistent=False)
+        self.register_buffer("numbers", numbers, persistent=False)
         if settings.counterfactual_weight and not isinstance(self.picture, LatentPictureMechanism):
             raise UsageError(
                 f"counterfactual_weight={settings.counterfactual_weight:g} needs picture=vae or "

@@ -15,11 +15,42 @@ from torch.nn import functional
 from intervae.causal.variable_types import VariableType, feature_slices
 from intervae.nets.images import ConvEncoder
 
+QUANTILES = 32  # of the pixels of each channel
+MOST_PIXELS = 4096  # that are sorted, of each channel
+
+
+class PixelQuantiles(nn.Module):
+    """Pictures (B, C, H, W) to outputs (B, outputs) that depend on the pixels' values alone.
+
+    Where they are in the picture is lost, so brightness and colour are easy to read. 0 at first.
+    """
+
+    def __init__(self, colours: int, hidden: int, outputs: int) -> None:
+        super().__init__()
+        self.dense = nn.Sequential(
+            nn.Linear(colours * QUANTILES, hidden),
+            nn.SiLU(),
+            nn.Linear(hidden, hidden),
+            nn.SiLU(),
+            nn.Linear(hidden, outputs),
+        )
+        for weight in (self.dense[-1].weight, self.dense[-1].bias):
+            nn.init.zeros_(weight)  # type: ignore[arg-type]
+
+    def forward(self, images: Tensor) -> Tensor:
+        pixels = images.flatten(2)
+        every = -(-pixels.shape[2] // MOST_PIXELS)
+        ordered = pixels[:, :, ::every].sort(dim=2).values
+        ranks = torch.linspace(0, ordered.shape[2] - 1, QUANTILES, device=images.device)
+        quantiles = ordered.index_select(2, ranks.round().long())
+        return self.dense(4 * quantiles.flatten(1) - 1)
+
 
 class VariablePredictor(nn.Module):
     """Pictures (B, C, H, W) to outputs (B, f): means of continuous variables, logits of classes.
 
-    f is the width of `encode_values`; a binary variable has one logit.
+    f is the width of `encode_values`; a binary variable has one logit. Numbers such as brightness
+    are also read off the quantiles of the pixels, where any variable is a number.
 
     Arguments:
         channels, hidden: of the `ConvEncoder`.
@@ -40,9 +71,15 @@ class VariablePredictor(nn.Module):
         outputs = sum(each.width for each in types)
         self.network = ConvEncoder(image_shape, outputs, channels, hidden)
         self.log_std = nn.Parameter(torch.zeros(len(self.types)))  # used where continuous
+        self.quantiles: PixelQuantiles | None = None
+        if any(kind.kind == "continuous" for kind in self.types):
+            self.quantiles = PixelQuantiles(image_shape[0], hidden, outputs)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.network(images)
+        return self._with_quantiles(self.network(images), images)
+
+    def _with_quantiles(self, outputs: Tensor, images: Tensor) -> Tensor:
+        return outputs if self.quantiles is None else outputs + self.quantiles(images)
 
     def outputs_for_training(self, images: Tensor, generator: torch.Generator | None) -> Tensor:
         """Return the outputs with dropout (Srivastava et al. 2014), drawn from `generator`."""
@@ -54,7 +91,7 @@ class VariablePredictor(nn.Module):
                 draws = torch.rand(features.shape, device=features.device, generator=generator)
                 features = features * (draws >= self.dropout) / (1 - self.dropout)
             features = layer(features)
-        return features
+        return self._with_quantiles(features, images)
 
     def _columns(self, outputs: Tensor) -> list[tuple[VariableType, Tensor]]:
         """Return the type and the outputs (B, width) of each variable."""

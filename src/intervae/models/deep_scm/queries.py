@@ -19,14 +19,13 @@ from intervae.causal.variable_types import VariableType, encode_values
 from intervae.errors import QueryError
 from intervae.models.batches import in_batches
 from intervae.models.causal import CausalModel
+from intervae.models.deep_scm.predicted_pictures import predict_picture
 from intervae.models.deep_scm.predictor import VariablePredictor
-from intervae.models.deep_scm.rising_guidance import predict_until_confident
 from intervae.models.deep_scm.settings import DeepSCMSettings
 from intervae.models.deep_scm.variables import GraphVariables
 from intervae.models.inputs import as_tensor
 from intervae.models.training_classes import check_classes
-from intervae.nets.flow_picture import FlowPicture
-from intervae.nets.picture_mechanism import SMALLEST_SIDE, PictureMechanism, PictureNoise
+from intervae.nets.picture_mechanism import SMALLEST_SIDE, PictureMechanism
 
 ABDUCTION_SEED = 0  # of noises that a value does not determine, so that a query repeats
 
@@ -42,6 +41,7 @@ class DeepSCMQueries(CausalModel):
     picture_columns: list[int]
     class_seen: Tensor
     guided: Tensor
+    numbers: Tensor
 
     # ---- variables -----------------------------------------------------------------------------
     @property
@@ -163,7 +163,7 @@ class DeepSCMQueries(CausalModel):
         def exchange(x: Tensor, old: Tensor, new: Tensor) -> Tensor:
             own = self.parents(old)
             noise = self.picture.abduct(self.pad(x), own, generator, spread)
-            return self._predict_picture(noise, old, new, share)
+            return predict_picture(self, noise, old, new, share)
 
         return in_batches(exchange, self.as_images(images), before[..., 0], after[..., 0])
 
@@ -210,34 +210,9 @@ class DeepSCMQueries(CausalModel):
         pixels = self.settings.pixel_temperature
 
         def predict(v: Tensor, u: Tensor, old: Tensor) -> Tensor:
-            return self._predict_picture(self.picture.unpack(u), old, v, pixels)
+            return predict_picture(self, self.picture.unpack(u), old, v, pixels)
 
         return in_batches(predict, values, noise, factual)
-
-    def _predict_picture(
-        self, noise: PictureNoise, old: Tensor, new: Tensor, pixel_temperature: float
-    ) -> Tensor:
-        """Return the images of abducted noise when variables (B, n) change from `old` to `new`."""
-        picture, least = self.picture, self.settings.flow_confidence
-        own, parents = self.parents(old), self.parents(new)
-        rises = isinstance(picture, FlowPicture) and picture.guidance > 1 and least > 0
-        if not rises:
-            return self.crop(picture.predict(noise, parents, pixel_temperature, own))
-        if torch.compiler.is_compiling():
-            raise QueryError(
-                "guidance that rises until the classes are read (flow_confidence) takes another "
-                "number of steps for each picture, which a program cannot; export a model with "
-                "flow_confidence=0."
-            )
-        assert isinstance(picture, FlowPicture)
-        changed = (old != new) & self.guided  # (B, n)
-
-        def confidence(pictures: Tensor, rows: Tensor) -> Tensor:
-            """Return the smallest probability that the predictor gives to a changed class."""
-            outputs = self.predictor(self.crop(pictures))
-            return torch.exp(-self.predictor.loss(outputs, new[rows], changed[rows]).amax(1))
-
-        return self.crop(predict_until_confident(picture, noise, parents, own, confidence, least))
 
     @torch.no_grad()
     def sample(self, n: int, do: Do | None = None, *, seed: int | None = None) -> Tensor:

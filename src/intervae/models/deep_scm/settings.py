@@ -120,6 +120,11 @@ class DeepSCMSettings:
         "probability of the new classes, by the predictor, at which the guidance of a picture "
         "stops to rise from 1 to flow_guidance; 0: flow_guidance at once",
     )
+    corrections: int = setting(
+        0,
+        "times that the predictor reads the numbers of a picture under do(), and the picture is "
+        "made again with what is missing added; each takes a prediction more",
+    )
     mirrored: bool = setting(
         False, "mirrors half of the training pictures; only where left and right mean nothing"
     )
@@ -154,6 +159,7 @@ class DeepSCMSettings:
         check_minimum(self, latents=1, hidden=1, mechanism_hidden=1, mechanism_layers=0, bins=2)
         check_minimum(self, latent_temperature=0, pixel_temperature=0, warm_up=0)
         check_minimum(self, weight_decay=0, counterfactual_weight=0, counterfactual_start=0)
+        check_minimum(self, corrections=0)
         for name in ("clip", "kl_weight", "first_kl_weight", "first_fine_kl_factor"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be larger than 0.")

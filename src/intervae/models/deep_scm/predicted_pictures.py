@@ -1,0 +1,122 @@
+"""Prediction of a picture from its noise when variables change, with what settings add to it.
+
+`corrections`: a mechanism makes some combinations a little too dark, or too thin. The predictor
+reads by how much, and the mechanism is asked for as much more.
+`flow_confidence`: guidance that rises until the predictor reads the new classes.
+Shapes: B pictures, n variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from intervae.errors import QueryError
+from intervae.models.deep_scm.rising_guidance import predict_until_confident
+from intervae.nets.flow_picture import FlowPicture
+from intervae.nets.picture_mechanism import PictureNoise
+
+if TYPE_CHECKING:
+    from intervae.models.deep_scm.queries import DeepSCMQueries
+
+LARGEST = 0.5  # correction in all, in standard deviations
+USUAL_NOISE = 2.5  # standard deviations of the noise of a number
+
+# values (B, n) -> pictures (B, C, H, W), and back
+Predict = Callable[[Tensor], Tensor]
+Read = Callable[[Tensor], Tensor]
+
+
+def predict_picture(
+    model: DeepSCMQueries, noise: PictureNoise, old: Tensor, new: Tensor, pixel_temperature: float
+) -> Tensor:
+    """Return the images of abducted noise when variables (B, n) change from `old` to `new`."""
+    picture, own = model.picture, model.parents(old)
+    guided = isinstance(picture, FlowPicture) and picture.guidance > 1
+    rises = guided and model.settings.flow_confidence > 0
+
+    def predict(values: Tensor) -> Tensor:
+        parents = model.parents(values)
+        if rises:
+            return _predict_until_confident(model, noise, parents, own, old, new)
+        return model.crop(picture.predict(noise, parents, pixel_temperature, own))
+
+    times = model.settings.corrections
+    if not times:
+        return predict(new)
+    where = model.numbers & can_be_corrected(model, old, new)[:, None]  # (B, n)
+    if not torch.compiler.is_compiling() and not where.any():
+        return predict(new)
+    return predict_corrected(predict, _reader(model), new, where, times)
+
+
+def predict_corrected(
+    predict: Predict, read: Read, target: Tensor, where: Tensor, times: int
+) -> Tensor:
+    """Return predict(v), with v corrected so that read(predict(v)) is close to the target.
+
+    Starting from v = target, `times` steps of v + target - read(predict(v)).
+
+    Arguments:
+        target: (B, n) in normalised units.
+        where: (B, n), the values that are corrected; the others stay as in the target.
+    """
+    correction = torch.zeros_like(target)
+    pictures = predict(target)
+    for _ in range(times):
+        missing = torch.where(where, target - read(pictures), 0.0)
+        correction = (correction + missing).clamp(-LARGEST, LARGEST)
+        pictures = predict(target + correction)
+    return pictures
+
+
+def can_be_corrected(model: DeepSCMQueries, old: Tensor, new: Tensor) -> Tensor:
+    """Return the rows (B,) that changed and whose new numbers agree with their causes.
+
+    The predictor was trained on such combinations alone. Elsewhere, as where do() cut an edge, it
+    may read one variable off another.
+    """
+    rows = (old != new).any(1)
+    names = [
+        name
+        for name, kind in zip(model.spec.names, model.types, strict=True)
+        if kind.kind == "continuous"
+    ]
+    for noise in model.variables.abduct(new, names=names).values():
+        rows = rows & (noise.abs() <= USUAL_NOISE)
+    return rows
+
+
+def _reader(model: DeepSCMQueries) -> Read:
+    return lambda images: model.predictor.values(model.predictor(images))
+
+
+def _predict_until_confident(
+    model: DeepSCMQueries,
+    noise: PictureNoise,
+    parents: Tensor,
+    own: Tensor,
+    old: Tensor,
+    new: Tensor,
+) -> Tensor:
+    """Return images with guidance that rises until the predictor reads the changed classes."""
+    if torch.compiler.is_compiling():
+        raise QueryError(
+            "guidance that rises until the classes are read (flow_confidence) takes another "
+            "number of steps for each picture, which a program cannot; export a model with "
+            "flow_confidence=0."
+        )
+    assert isinstance(model.picture, FlowPicture)
+    changed = (old != new) & model.guided  # (B, n)
+    least = model.settings.flow_confidence
+
+    def confidence(pictures: Tensor, rows: Tensor) -> Tensor:
+        """Return the smallest probability that the predictor gives to a changed class."""
+        outputs = model.predictor(model.crop(pictures))
+        return torch.exp(-model.predictor.loss(outputs, new[rows], changed[rows]).amax(1))
+
+    pictures = predict_until_confident(model.picture, noise, parents, own, confidence, least)
+    return model.crop(pictures)
