@@ -149,13 +149,18 @@ FLOW: dict[str, Any] = {
     "learning_rate": 2e-3,
     "epochs": 12,
 }
-# maps of full size: five times the work, for a GPU
-LARGE_FLOW: dict[str, Any] = {
+# for a GPU: wider, or with maps of full size
+WIDE_FLOW: dict[str, Any] = {
     **FLOW,
+    "flow_widths": (64, 128),
+    "corrections": 1,
+    "batch_size": 256,
+    "epochs": 40,
+}
+LARGE_FLOW: dict[str, Any] = {
+    **WIDE_FLOW,
     "flow_widths": (32, 64, 128),
     "patch": 1,
-    "corrections": 2,
-    "batch_size": 256,
     "epochs": 32,
 }
 SMALL_HVAE: dict[str, Any] = {
@@ -184,6 +189,7 @@ MODELS: dict[str, DigitModel] = {
     "hvae": DigitModel("deep-scm", {**SMALL_HVAE, "epochs": 8}),
     "flow": DigitModel("deep-scm", FLOW),
     "flow 5 % labelled": DigitModel("deep-scm", FLOW, {"labelled": 0.05}),
+    "wide flow": DigitModel("deep-scm", WIDE_FLOW, training=BF16),
     "large flow": DigitModel("deep-scm", LARGE_FLOW, training=BF16),
     "rest": DigitModel("causal-vae", {"rest": 16, **SHORT}, training=TF32),
     "rest, no graph": DigitModel(

@@ -29,20 +29,41 @@ def dim(values: Tensor) -> Tensor:
 
 
 def test_corrections_converge_to_what_is_asked_for() -> None:
-    """The error of v + target - read(v) shrinks by a fifth of itself: .2 target + .1."""
+    """The error of v + target - read(v) shrinks to a fifth each time: .2 target + .1 at first."""
     target, where = torch.tensor([[1.0, 1.0], [0.5, -1.0]]), torch.tensor([[True, True]] * 2)
     for times in range(4):
-        after = predict_corrected(dim, lambda pictures: pictures, target, where, times)
+        after = predict_corrected(dim, lambda shown: shown, target, where, times, torch.zeros(2))
         expected = 0.2**times * (0.2 * target + torch.tensor([0.1, 0.0]))
         torch.testing.assert_close(target - after, expected)
 
 
 def test_corrections_are_limited_and_leave_other_values() -> None:
     target, where = torch.tensor([[1.0, 1.0]]), torch.tensor([[True, False]])
-    after = predict_corrected(
-        lambda values: values, lambda pictures: torch.full_like(pictures, -9.0), target, where, 3
-    )
+    far = torch.full_like(target, -9.0)
+    after = predict_corrected(lambda v: v, lambda shown: far, target, where, 3, torch.zeros(2))
     assert after.tolist() == [[1.0 + LARGEST, 1.0]]
+
+
+def test_corrections_lower_the_error_where_the_reader_errs_too() -> None:
+    """Errors and readings are Gaussian; without the reader's spread a correction would harm."""
+    generator = torch.Generator().manual_seed(0)
+    for error, reading, share in ((0.1, 0.02, 1.1), (0.1, 0.1, 0.95), (0.02, 0.1, 0.7)):
+        errors = error * torch.randn(4000, 1, generator=generator)
+        noise = reading * torch.randn(4000, 1, generator=generator)
+        results = [
+            predict_corrected(
+                lambda v: v + errors,  # noqa: B023
+                lambda shown: shown + noise,  # noqa: B023
+                torch.zeros(4000, 1),
+                torch.ones(4000, 1, dtype=torch.bool),
+                1,
+                torch.tensor([spread]),
+            )
+            for spread in (reading, 0.0)
+        ]
+        careful, trusting = (float(each.square().mean().sqrt()) for each in results)
+        assert trusting == pytest.approx(reading, rel=0.1)
+        assert careful < share * trusting
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +98,8 @@ def test_only_rows_that_changed_and_agree_with_their_causes_are_corrected(
     noise = trained.variables.abduct(old[..., 0], names=["light"])
     assert list(noise) == ["light"]
     assert (noise["light"].abs() < USUAL_NOISE).float().mean() > 0.9
+    moved = trained.intervene(old, {"light": lambda value: value + 8})  # a usual value, but set
+    assert not can_be_corrected(trained, old[..., 0], moved[..., 0]).any()
 
 
 def test_corrections_bring_numbers_closer_and_keep_an_empty_do_exact(
@@ -84,6 +107,7 @@ def test_corrections_bring_numbers_closer_and_keep_an_empty_do_exact(
 ) -> None:
     again = DeepSCM(data.spec, graph=GRAPH, **TINY, epochs=15, corrections=3)
     again.load_state_dict(trained.state_dict())
+    torch.nn.init.constant_(again.predictor.log_std, -5.0)  # it is trusted
     images, labels = data.test.images, data.test.labels
     assert torch.equal(again.reconstruct(images, labels), trained.reconstruct(images, labels))
     old = trained.encode(images, labels)

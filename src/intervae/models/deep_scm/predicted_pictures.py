@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LARGEST = 0.5  # correction in all, in standard deviations
 USUAL_NOISE = 2.5  # standard deviations of the noise of a number
+SAME_NOISE = 0.1  # likewise; equal up to rounding, or almost
 
 # values (B, n) -> pictures (B, C, H, W), and back
 Predict = Callable[[Tensor], Tensor]
@@ -50,34 +51,42 @@ def predict_picture(
     where = model.numbers & can_be_corrected(model, old, new)[:, None]  # (B, n)
     if not torch.compiler.is_compiling() and not where.any():
         return predict(new)
-    return predict_corrected(predict, _reader(model), new, where, times)
+    spread = model.predictor.log_std.exp()
+    return predict_corrected(predict, _reader(model), new, where, times, spread)
 
 
 def predict_corrected(
-    predict: Predict, read: Read, target: Tensor, where: Tensor, times: int
+    predict: Predict, read: Read, target: Tensor, where: Tensor, times: int, spread: Tensor
 ) -> Tensor:
     """Return predict(v), with v corrected so that read(predict(v)) is close to the target.
 
-    Starting from v = target, `times` steps of v + target - read(predict(v)).
+    Starting from v = target, `times` steps of
+
+        v + m max(0, 1 - s^2 / m^2),    m = target - read(predict(v)).
+
+    m is the sum of the picture's error and the reader's, whose standard deviation s is known, so
+    m^2 - s^2 estimates the picture's part of m^2. Less than s is not corrected.
 
     Arguments:
         target: (B, n) in normalised units.
         where: (B, n), the values that are corrected; the others stay as in the target.
+        spread: s, (n,).
     """
     correction = torch.zeros_like(target)
     pictures = predict(target)
     for _ in range(times):
         missing = torch.where(where, target - read(pictures), 0.0)
-        correction = (correction + missing).clamp(-LARGEST, LARGEST)
+        share = (1 - spread.square() / missing.square().clamp(min=1e-12)).clamp(min=0)
+        correction = (correction + share * missing).clamp(-LARGEST, LARGEST)
         pictures = predict(target + correction)
     return pictures
 
 
 def can_be_corrected(model: DeepSCMQueries, old: Tensor, new: Tensor) -> Tensor:
-    """Return the rows (B,) that changed and whose new numbers agree with their causes.
+    """Return the rows (B,) that changed, and whose numbers have usual noises that do() kept.
 
-    The predictor was trained on such combinations alone. Elsewhere, as where do() cut an edge, it
-    may read one variable off another.
+    The predictor was trained on pictures in which effects follow from their causes. Where do() set
+    an effect, it may read the cause off it, and would move both.
     """
     rows = (old != new).any(1)
     names = [
@@ -85,8 +94,11 @@ def can_be_corrected(model: DeepSCMQueries, old: Tensor, new: Tensor) -> Tensor:
         for name, kind in zip(model.spec.names, model.types, strict=True)
         if kind.kind == "continuous"
     ]
-    for noise in model.variables.abduct(new, names=names).values():
-        rows = rows & (noise.abs() <= USUAL_NOISE)
+    before, after = (model.variables.abduct(values, names=names) for values in (old, new))
+    for name in names:
+        rows = rows & (after[name].abs() <= USUAL_NOISE)
+        if model.variables.parents[name]:
+            rows = rows & ((after[name] - before[name]).abs() <= SAME_NOISE)
     return rows
 
 
