@@ -18,12 +18,12 @@ picture up to rounding, with any number of steps and whatever the network has le
 short near both ends, where the velocity changes fast: t_k = T (1 - cos(pi k / K)) / 2.
 
 Abduction starts at T = 1 - s, from the picture mixed with a share s of a fixed noise n, and
-prediction ends there and takes n out again:
+prediction ends there, with the expected picture and what the factual one differs from its own:
 
-    x_T = T x + s n,    x' = (x'_T - s n) / T.
+    x_T = T x + s n,    x' = x'_T + s v(x'_T, T) + (x - x_T - s v(x_T, T)).
 
-A plain background has no spread, so at T = 1 every noise leads to it, and what comes back is not
-like N(0, I): the flow then does not draw anything new there.
+So no noise is left where strokes are new. A plain background has no spread, so at T = 1 every noise
+leads to it, and what comes back is not like N(0, I): the flow then does not draw anything new there.
 
 Guidance w (Ho & Salimans 2022) is decoupled (Xia et al. 2025): where do() changed a class, such as
 a digit, the prediction follows v_0 + w (v - v_0), with v_0 the velocity without that class. Numbers
@@ -56,14 +56,14 @@ NOISE_SEED = 0
 class FlowPicture(PictureMechanism):
     """x = flow of e under v(x, t, parents).
 
-    The noise of a picture is (e, d): its state at t = 0, and d = w - v there, which is small and
-    makes the abduction exact.
+    The noise of a picture is (e, d, r): its state at t = 0, d = w - v there, and what it differs
+    from its expectation at T. d and r are small and make the abduction exact.
 
     Arguments:
         image_shape, parents: see `PictureMechanism`.
         widths, patch, hidden: of the `VelocityNetwork`.
-        steps: of the solver; a counterfactual takes 2 steps + 3 evaluations of the network, and
-            with guidance 3 steps + 4.
+        steps: of the solver; a counterfactual takes 2 steps + 4 evaluations of the network, and
+            with guidance 3 steps + 6.
         noise_share: s, from 0 to below 1.
         classes: columns of the parents' features that belong to one class variable, for each of
             them; a class is hidden by zeros.
@@ -119,7 +119,7 @@ class FlowPicture(PictureMechanism):
 
     @property
     def latent_shapes(self) -> list[tuple[int, ...]]:
-        return [self.image_shape, self.image_shape]
+        return [self.image_shape] * 3
 
     @property
     def latent_fineness(self) -> list[float]:
@@ -152,15 +152,17 @@ class FlowPicture(PictureMechanism):
     ) -> PictureNoise:
         """Solve from the picture to its noise; nothing is drawn."""
         path = (self.steps, self.end)
-        state, excess = self.replays(self, "abduct", self._abduct, images, parents, constants=path)
-        return PictureNoise((state, excess), images[:, :0])
+        latents = self.replays(self, "abduct", self._abduct, images, parents, constants=path)
+        return PictureNoise(latents, images[:, :0])
 
-    def _abduct(self, images: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (e, d) of pictures."""
-        mixed = self.end * (2 * images - 1) + (1 - self.end) * self.fixed_noise
+    def _abduct(self, images: Tensor, parents: Tensor) -> tuple[Tensor, ...]:
+        """Return (e, d, r) of pictures."""
+        pictures = 2 * images - 1
+        mixed = self.end * pictures + (1 - self.end) * self.fixed_noise
         speed = self._speed(mixed, self.end, parents)
+        residual = pictures - (mixed + (1 - self.end) * speed)
         state, speed = self.solve(mixed, speed, parents, self.end, 0.0)
-        return state, speed - self._speed(state, 0.0, parents)
+        return state, speed - self._speed(state, 0.0, parents), residual
 
     def predict(
         self,
@@ -177,15 +179,14 @@ class FlowPicture(PictureMechanism):
         Arguments:
             guidance: w in the place of the mechanism's own.
         """
-        state, excess = noise.latents
+        state, excess, residual = noise.latents
         factor = self.guidance if guidance is None else guidance
         free = None if factor == 1 else self._without_changed_classes(parents, factual)
         if guidance is None:
-            mixed = self._predict(state, excess, parents, free, factor)
+            expected = self._predict(state, excess, parents, free, factor)
         else:  # of any number of pictures: graphs would not be used again
-            mixed = self._solve_forwards(factor, state, excess, parents, free)[0]
-        pictures = (mixed - (1 - self.end) * self.fixed_noise) / self.end
-        return (0.5 + 0.5 * pictures).clamp(0, 1)
+            expected = self._solve_forwards(factor, state, excess, parents, free)[0]
+        return (0.5 + 0.5 * (expected + residual)).clamp(0, 1)
 
     def _without_changed_classes(self, parents: Tensor, factual: Tensor | None) -> Tensor | None:
         """Return parents (B, f) without the classes that changed; None if none has."""
@@ -208,7 +209,7 @@ class FlowPicture(PictureMechanism):
         free: Tensor | None = None,
         guidance: float = 1.0,
     ) -> Tensor:
-        """Return the state at time T of the noise (e, d)."""
+        """Return the expected pictures, in [-1, 1], of the noise (e, d)."""
         tensors = (state, excess, parents) if free is None else (state, excess, parents, free)
         path = (self.steps, self.end, guidance)
         solve = partial(self._solve_forwards, guidance)
@@ -221,9 +222,11 @@ class FlowPicture(PictureMechanism):
         excess: Tensor,
         parents: Tensor,
         free: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor]:
         speed = self._speed(state, 0.0, parents, free, guidance) + excess
-        return self.solve(state, speed, parents, 0.0, self.end, free, guidance)
+        mixed, _ = self.solve(state, speed, parents, 0.0, self.end, free, guidance)
+        # x = x_t + (1 - t) (x - e)
+        return (mixed + (1 - self.end) * self._speed(mixed, self.end, parents, free, guidance),)
 
     def sample(
         self,
@@ -235,10 +238,8 @@ class FlowPicture(PictureMechanism):
         state = parents.new_zeros(parents.shape[0], *self.image_shape)
         if temperature != 0:
             state = temperature * draw_standard(state, "gaussian", generator)
-        mixed = self._predict(state, torch.zeros_like(state), parents)
-        # the expected picture: x = x_t + (1 - t) (x - e)
-        pictures = mixed + (1 - self.end) * self._speed(mixed, self.end, parents)
-        return (0.5 + 0.5 * pictures).clamp(0, 1)
+        expected = self._predict(state, torch.zeros_like(state), parents)
+        return (0.5 + 0.5 * expected).clamp(0, 1)
 
     def solve(
         self,
