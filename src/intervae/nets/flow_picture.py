@@ -23,7 +23,7 @@ prediction ends there, with the expected picture and what the factual one differ
     x_T = T x + s n,    x' = x'_T + s v(x'_T, T) + (x - x_T - s v(x_T, T)).
 
 So no noise is left where strokes are new. A plain background has no spread, so at T = 1 every noise
-leads to it, and what comes back is not like N(0, I): the flow then does not draw anything new there.
+leads to it, and what comes back is not like N(0, I): the flow then does not draw anything new.
 
 Guidance w (Ho & Salimans 2022) is decoupled (Xia et al. 2025): where do() changed a class, such as
 a digit, the prediction follows v_0 + w (v - v_0), with v_0 the velocity without that class. Numbers

@@ -118,6 +118,8 @@ def test_corrections_bring_numbers_closer_and_keep_an_empty_do_exact(
         pictures = model.counterfactual(images, {"side": 6.5}, labels)
         errors.append((trained.encode(pictures) - new)[rows, 0].abs().mean())
     assert errors[1] < 0.7 * errors[0]
+    asked = trained.counterfactual(images, {"side": 6.5}, labels, corrections=0)
+    assert torch.equal(asked, again.counterfactual(images, {"side": 6.5}, labels, corrections=0))
 
 
 def test_negative_corrections_are_an_error(data: Dataset) -> None:

@@ -32,7 +32,12 @@ Read = Callable[[Tensor], Tensor]
 
 
 def predict_picture(
-    model: DeepSCMQueries, noise: PictureNoise, old: Tensor, new: Tensor, pixel_temperature: float
+    model: DeepSCMQueries,
+    noise: PictureNoise,
+    old: Tensor,
+    new: Tensor,
+    pixel_temperature: float,
+    corrections: int,
 ) -> Tensor:
     """Return the images of abducted noise when variables (B, n) change from `old` to `new`."""
     picture, own = model.picture, model.parents(old)
@@ -45,14 +50,13 @@ def predict_picture(
             return _predict_until_confident(model, noise, parents, own, old, new)
         return model.crop(picture.predict(noise, parents, pixel_temperature, own))
 
-    times = model.settings.corrections
-    if not times:
+    if not corrections:
         return predict(new)
     where = model.numbers & can_be_corrected(model, old, new)[:, None]  # (B, n)
     if not torch.compiler.is_compiling() and not where.any():
         return predict(new)
     spread = model.predictor.log_std.exp()
-    return predict_corrected(predict, _reader(model), new, where, times, spread)
+    return predict_corrected(predict, _reader(model), new, where, corrections, spread)
 
 
 def predict_corrected(

@@ -138,6 +138,7 @@ class DeepSCMQueries(CausalModel):
         *,
         latent_temperature: float | None = None,
         pixel_temperature: float | None = None,
+        corrections: int | None = None,
     ) -> Tensor:
         """Return the images (B, C, H, W) under `do`, with the noises of each image unchanged.
 
@@ -151,6 +152,7 @@ class DeepSCMQueries(CausalModel):
             latent_temperature: spread of the abducted z, relative to its posterior; by default the
                 setting, which is 0 (the mean) by default.
             pixel_temperature: share of the abducted pixel noise; likewise, 0 by default.
+            corrections: times that numbers are read and corrected; likewise, 0 by default.
         """
         self.check_trained()
         before = self.encode(images, labels)
@@ -158,12 +160,13 @@ class DeepSCMQueries(CausalModel):
         settings = self.settings
         spread = settings.latent_temperature if latent_temperature is None else latent_temperature
         share = settings.pixel_temperature if pixel_temperature is None else pixel_temperature
+        times = settings.corrections if corrections is None else corrections
         generator = torch.Generator().manual_seed(ABDUCTION_SEED)
 
         def exchange(x: Tensor, old: Tensor, new: Tensor) -> Tensor:
             own = self.parents(old)
             noise = self.picture.abduct(self.pad(x), own, generator, spread)
-            return predict_picture(self, noise, old, new, share)
+            return predict_picture(self, noise, old, new, share, times)
 
         return in_batches(exchange, self.as_images(images), before[..., 0], after[..., 0])
 
@@ -210,7 +213,8 @@ class DeepSCMQueries(CausalModel):
         pixels = self.settings.pixel_temperature
 
         def predict(v: Tensor, u: Tensor, old: Tensor) -> Tensor:
-            return predict_picture(self, self.picture.unpack(u), old, v, pixels)
+            noises = self.picture.unpack(u)
+            return predict_picture(self, noises, old, v, pixels, self.settings.corrections)
 
         return in_batches(predict, values, noise, factual)
 
