@@ -42,10 +42,10 @@ FLOW = {"picture": "flow", "flow_widths": (8,), "flow_steps": 3, "channels": (8,
 GUIDED = {"flow_guidance": 2.0, "flow_hidden_classes": 0.1}
 
 
-@pytest.mark.parametrize("guided", [False, True])
-def test_programs_of_a_flow_equal_the_model(guided: bool) -> None:
+@pytest.mark.parametrize("added", [{}, GUIDED, {**GUIDED, "corrections": 1}])
+def test_programs_of_a_flow_equal_the_model(added: dict[str, Any]) -> None:
     data = ramps(kinds=("continuous", "binary"))
-    settings = {**FLOW, **(GUIDED if guided else {})}
+    settings = {**FLOW, **added}
     model = MODELS["deep-scm"](data.spec, graph="empty", **settings)
     with torch.no_grad():
         for parameter in model.picture.parameters():

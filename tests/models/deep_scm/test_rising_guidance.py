@@ -50,7 +50,10 @@ class Grey:
 
 
 def test_every_picture_gets_the_smallest_factor_that_suffices() -> None:
-    """Factors are 1, 2, 4, ..., 32; pictures need 0, 1.5, 4, 30 and more than there is."""
+    """Factors are 1, 2, 4, ..., 32; pictures need 0, 1.5, 4, 30 and more than there is.
+
+    The last one gets the factor of the highest confidence, here the first.
+    """
     needed = torch.tensor([0.0, 1.5, 4.0, 30.0, 100.0])
     asked = []
 
@@ -63,8 +66,21 @@ def test_every_picture_gets_the_smallest_factor_that_suffices() -> None:
     flow: Any = Grey()
     answer = predict_until_confident(flow, noise, parents, parents, confidence, 0.9)
     values = answer.mean((1, 2, 3))
-    torch.testing.assert_close(values, torch.tensor([1.0, 2.0, 4.0, 32.0, 32.0]))
+    torch.testing.assert_close(values, torch.tensor([1.0, 2.0, 4.0, 32.0, 1.0]))
     assert asked == [5, 4, 3, 2, 2, 2]  # a picture that is done is not computed again
+
+
+def test_pictures_that_no_factor_convinces_get_the_most_convincing() -> None:
+    """Confidence rises until the factor 8 and falls after it, as on spoiled pictures."""
+
+    def confidence(pictures: Tensor, rows: Tensor) -> Tensor:
+        return 0.5 - 0.1 * (pictures.mean((1, 2, 3)).log2() - 3).abs()
+
+    noise = PictureNoise((torch.zeros(3, 1, 8, 8),), torch.zeros(3, 0, 8, 8))
+    flow: Any = Grey()
+    parents = torch.zeros(3, 2)
+    answer = predict_until_confident(flow, noise, parents, parents, confidence, 0.9)
+    torch.testing.assert_close(answer.mean((1, 2, 3)), torch.full((3,), 8.0))
 
 
 @pytest.fixture(scope="module")

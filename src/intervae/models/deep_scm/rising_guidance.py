@@ -30,17 +30,19 @@ def predict_until_confident(
 ) -> Tensor:
     """Return pictures (B, C, H, W), each with the first factor that gives `least` confidence.
 
-    Without any it has the largest factor, `flow.guidance`.
+    Without any it has the factor of the highest confidence: the largest may spoil a picture.
     """
     answer = flow.predict(noise, parents)
     rows = torch.arange(len(answer), device=answer.device)
-    rows = rows[confidence(answer, rows) < least]
+    best = confidence(answer, rows)  # (B,)
     for step in range(1, FACTORS):
+        rows = rows[best[rows] < least]
         if not len(rows):
             break
         part = PictureNoise(tuple(z[rows] for z in noise.latents), noise.pixels[rows])
         factor = flow.guidance ** (step / (FACTORS - 1))
         again = flow.predict(part, parents[rows], 0.0, factual[rows], factor)
-        answer[rows] = again
-        rows = rows[confidence(again, rows) < least]
+        sure = confidence(again, rows)
+        better = sure > best[rows]
+        answer[rows[better]], best[rows[better]] = again[better], sure[better]
     return answer
