@@ -161,6 +161,7 @@ LARGE_FLOW: dict[str, Any] = {
     **WIDE_FLOW,
     "flow_widths": (32, 64, 128),
     "patch": 1,
+    "corrections": 2,
     "epochs": 32,
 }
 SMALL_HVAE: dict[str, Any] = {
