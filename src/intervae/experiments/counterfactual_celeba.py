@@ -235,6 +235,7 @@ MODELS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "hvae": ("deep-scm", {"picture": "hvae"}, True),
 }
 FACES_MODELS = {"flow": FLOW, "strong flow": {**FLOW, **STRONG}}  # of all eight attributes
+FACES_SEEDS = 3
 
 
 def _jobs(labels: str) -> tuple[TrainOnFaces, ...]:
@@ -249,6 +250,7 @@ def _jobs(labels: str) -> tuple[TrainOnFaces, ...]:
             settings,
             f"{labels} {variant}".replace(",", ""),
             training={"precision": "bf16"} if flows else {},
+            seeds=FACES_SEEDS if flows else None,
             labels=labels,
             takes_graph=takes_graph,
         )
