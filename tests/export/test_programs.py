@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from intervae.causal.graph import CausalGraph
 from intervae.data import Dataset
 from intervae.data.simulators import Pendulum
 from intervae.errors import RunError, UsageError
@@ -46,7 +47,8 @@ GUIDED = {"flow_guidance": 2.0, "flow_hidden_classes": 0.1}
 def test_programs_of_a_flow_equal_the_model(added: dict[str, Any]) -> None:
     data = ramps(kinds=("continuous", "binary"))
     settings = {**FLOW, **added}
-    model = MODELS["deep-scm"](data.spec, graph="empty", **settings)
+    graph = CausalGraph.from_edges(data.names, [(data.names[1], data.names[0])])
+    model = MODELS["deep-scm"](data.spec, graph=graph, **settings)
     with torch.no_grad():
         for parameter in model.picture.parameters():
             parameter += 0.05 * torch.randn(parameter.shape)

@@ -81,6 +81,39 @@ def test_abduction_from_a_noisy_picture_has_a_closed_form(std: float) -> None:
     torch.testing.assert_close(2 * flow.predict(abducted, parents) - 1, pictures)
 
 
+class SpreadVelocity(GaussianVelocity):
+    """The same with the second parent as the standard deviation of each picture."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+
+    def forward(self, states: Tensor, times: Tensor, parents: Tensor) -> Tensor:
+        self.std = parents[:, 1, None, None, None]  # type: ignore[assignment]
+        return super().forward(states, times, parents)
+
+
+@torch.no_grad()
+def test_new_pictures_end_with_the_expectation_and_keep_what_the_old_one_differs_from_its_own() -> (
+    None
+):
+    """Without spread x' = mean' + x - E(x | x_T), not the noise that is left at T < 1.
+
+    E(x | x_T) = mean + T std^2 / (T^2 std^2 + s^2) (x_T - T mean).
+    """
+    flow, std, end = gaussian_flow(0.2, steps=200, noise_share=0.1), 0.2, 0.9
+    flow.velocity = SpreadVelocity()
+    pictures, parents = gaussian_pictures(std, 0.1)
+    parents[:, 1] = std
+    abducted = flow.abduct(0.5 + 0.5 * pictures, parents)
+    state = end * pictures + 0.1 * flow.fixed_noise
+    expected = 0.1 + end * std**2 / ((end * std) ** 2 + 0.1**2) * (state - end * 0.1)
+    torch.testing.assert_close(abducted.latents[2], pictures - expected)
+    after = parents.clone()
+    after[:, 0], after[:, 1] = 0.3, 0.0
+    answer = 2 * flow.predict(abducted, after) - 1
+    torch.testing.assert_close(answer, 0.3 + pictures - expected)
+
+
 @torch.no_grad()
 def test_guidance_multiplies_what_a_changed_class_adds() -> None:
     """This velocity is linear in the mean, the first feature, and has mean 0 without the class."""
@@ -99,6 +132,27 @@ def test_guidance_multiplies_what_a_changed_class_adds() -> None:
         unguided = 2 * flow.predict(abducted, after) - 1
         torch.testing.assert_close(unguided[:2], pictures[:2] + 0.1, atol=2e-3, rtol=0)
         torch.testing.assert_close(2 * flow.predict(abducted, parents, 0, parents) - 1, pictures)
+
+
+@pytest.mark.parametrize(("guidance", "expected"), [(1.0, 24), (2.0, 36)])
+@torch.no_grad()
+def test_evaluations_of_a_counterfactual_are_as_documented(guidance: float, expected: int) -> None:
+    """2 steps + 4, and with guidance 3 steps + 6, of each picture."""
+    rows = 0
+
+    class Counter(GaussianVelocity):
+        def forward(self, states: Tensor, times: Tensor, parents: Tensor) -> Tensor:
+            nonlocal rows
+            rows += len(states)
+            return super().forward(states, times, parents)
+
+    options = {"guidance": guidance, "hidden_classes": 0.1, "classes": [slice(0, 1)]}
+    flow = gaussian_flow(0.2, steps=10, **options)
+    flow.velocity = Counter(0.2)
+    pictures, parents = gaussian_pictures(0.2, 0.1)
+    abducted = flow.abduct(0.5 + 0.5 * pictures, parents)
+    flow.predict(abducted, parents + 0.1, 0.0, parents)
+    assert rows == expected * len(pictures)
 
 
 @torch.no_grad()

@@ -144,6 +144,11 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
             ],
         )
         self._check_guidance()
+        if settings.corrections and all(kind.kind != "continuous" for kind in parent_types):
+            raise UsageError(
+                f"corrections={settings.corrections} needs a number among the variables of the "
+                "picture: classes are not corrected."
+            )
         guided = torch.zeros(len(self.types), dtype=torch.bool)  # classes that guidance can show
         numbers = guided.clone()  # that the picture shows
         for i in self.picture_columns:

@@ -68,8 +68,9 @@ def predict_corrected(
 
         v + m max(0, 1 - s^2 / m^2),    m = target - read(predict(v)).
 
-    m is the sum of the picture's error and the reader's, whose standard deviation s is known, so
-    m^2 - s^2 estimates the picture's part of m^2. Less than s is not corrected.
+    m is the sum of the picture's error and the reader's, whose standard deviation s was learned on
+    training pictures, so m^2 - s^2 estimates the picture's part of m^2. Less than s is not
+    corrected.
 
     Arguments:
         target: (B, n) in normalised units.
@@ -87,17 +88,20 @@ def predict_corrected(
 
 
 def can_be_corrected(model: DeepSCMQueries, old: Tensor, new: Tensor) -> Tensor:
-    """Return the rows (B,) that changed, and whose numbers have usual noises that do() kept.
+    """Return the rows (B,) whose picture changes, with usual noises of numbers that do() kept.
 
     The predictor was trained on pictures in which effects follow from their causes. Where do() set
-    an effect, it may read the cause off it, and would move both.
+    a number that has causes, it may read the cause off it, and would move both. Noises of classes
+    are drawn, so that nothing is known of a class that do() set.
     """
-    rows = (old != new).any(1)
-    names = [
+    rows = (model.parents(old) != model.parents(new)).any(1)
+    numbers = [
         name
         for name, kind in zip(model.spec.names, model.types, strict=True)
         if kind.kind == "continuous"
     ]
+    shown = [model.spec.names[i] for i in model.picture_columns]
+    names = [name for name in numbers if name in shown]
     before, after = (model.variables.abduct(values, names=names) for values in (old, new))
     for name in names:
         rows = rows & (after[name].abs() <= USUAL_NOISE)

@@ -6,6 +6,7 @@ loss and shares no weights with the other networks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -22,7 +23,8 @@ MOST_PIXELS = 4096  # that are sorted, of each channel
 class PixelQuantiles(nn.Module):
     """Pictures (B, C, H, W) to outputs (B, outputs) that depend on the pixels' values alone.
 
-    Where they are in the picture is lost, so brightness and colour are easy to read. 0 at first.
+    Where they are in the picture is lost, so brightness and colour are easy to read. Of large
+    pictures every k-th pixel is taken. 0 at first.
     """
 
     def __init__(self, colours: int, hidden: int, outputs: int) -> None:
@@ -38,8 +40,10 @@ class PixelQuantiles(nn.Module):
             nn.init.zeros_(weight)  # type: ignore[arg-type]
 
     def forward(self, images: Tensor) -> Tensor:
-        pixels = images.flatten(2)
+        pixels, width = images.flatten(2), images.shape[3]
         every = -(-pixels.shape[2] // MOST_PIXELS)
+        while math.gcd(every, width) > 1:  # else it would be a few columns
+            every += 1
         ordered = pixels[:, :, ::every].sort(dim=2).values
         ranks = torch.linspace(0, ordered.shape[2] - 1, QUANTILES, device=images.device)
         quantiles = ordered.index_select(2, ranks.round().long())

@@ -26,6 +26,7 @@ from intervae.models.deep_scm.variables import GraphVariables
 from intervae.models.inputs import as_tensor
 from intervae.models.training_classes import check_classes
 from intervae.nets.picture_mechanism import SMALLEST_SIDE, PictureMechanism
+from intervae.settings import check_whole
 
 ABDUCTION_SEED = 0  # of noises that a value does not determine, so that a query repeats
 
@@ -161,6 +162,7 @@ class DeepSCMQueries(CausalModel):
         spread = settings.latent_temperature if latent_temperature is None else latent_temperature
         share = settings.pixel_temperature if pixel_temperature is None else pixel_temperature
         times = settings.corrections if corrections is None else corrections
+        check_whole(0, QueryError, corrections=times)
         generator = torch.Generator().manual_seed(ABDUCTION_SEED)
 
         def exchange(x: Tensor, old: Tensor, new: Tensor) -> Tensor:
@@ -195,8 +197,8 @@ class DeepSCMQueries(CausalModel):
 
         Arguments:
             noise: (B, D) of `abduct_picture`; by default z is the mean of its prior.
-            factual: (B, n), the variables with which it was abducted, likewise; a flow with
-                guidance reads from them which classes have changed.
+            factual: (B, n), the variables with which it was abducted, likewise; guidance and
+                corrections read from them what has changed, so without them nothing has.
         """
         values = self._values(latents)
         if noise is None:
