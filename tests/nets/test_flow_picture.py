@@ -93,9 +93,7 @@ class SpreadVelocity(GaussianVelocity):
 
 
 @torch.no_grad()
-def test_new_pictures_end_with_the_expectation_and_keep_what_the_old_one_differs_from_its_own() -> (
-    None
-):
+def test_new_pictures_end_with_their_expectation() -> None:
     """Without spread x' = mean' + x - E(x | x_T), not the noise that is left at T < 1.
 
     E(x | x_T) = mean + T std^2 / (T^2 std^2 + s^2) (x_T - T mean).

@@ -191,5 +191,5 @@ def test_numbers_of_corrections_are_checked(trained: DeepSCM, data: Dataset, tim
 
 
 def test_corrections_of_classes_alone_are_an_error(data: Dataset) -> None:
-    with pytest.raises(UsageError, match="corrections=1 needs a number"):
+    with pytest.raises(UsageError, match="corrections need a number"):
         DeepSCM(data.spec, graph="empty", picture_parents=("ground",), corrections=1, **TINY)

@@ -144,18 +144,12 @@ class DeepSCM(OpenDirections, DeepSCMQueries):
             ],
         )
         self._check_guidance()
-        if settings.corrections and all(kind.kind != "continuous" for kind in parent_types):
-            raise UsageError(
-                f"corrections={settings.corrections} needs a number among the variables of the "
-                "picture: classes are not corrected."
-            )
-        guided = torch.zeros(len(self.types), dtype=torch.bool)  # classes that guidance can show
-        numbers = guided.clone()  # that the picture shows
-        for i in self.picture_columns:
-            guided[i] = self.types[i].kind != "continuous"
-            numbers[i] = ~guided[i]
-        self.register_buffer("guided", guided, persistent=False)
-        self.register_buffer("numbers", numbers, persistent=False)
+        shown = torch.tensor([name in named for name in spec.names])
+        classes = torch.tensor([kind.kind != "continuous" for kind in self.types])
+        self.register_buffer("guided", shown & classes, persistent=False)
+        self.register_buffer("numbers", shown & ~classes, persistent=False)
+        if settings.corrections and not self.numbers.any():
+            raise UsageError("corrections need a number among the variables of the picture.")
         if settings.counterfactual_weight and not isinstance(self.picture, LatentPictureMechanism):
             raise UsageError(
                 f"counterfactual_weight={settings.counterfactual_weight:g} needs picture=vae or "
