@@ -95,13 +95,8 @@ def can_be_corrected(model: DeepSCMQueries, old: Tensor, new: Tensor) -> Tensor:
     are drawn, so that nothing is known of a class that do() set.
     """
     rows = (model.parents(old) != model.parents(new)).any(1)
-    numbers = [
-        name
-        for name, kind in zip(model.spec.names, model.types, strict=True)
-        if kind.kind == "continuous"
-    ]
-    shown = [model.spec.names[i] for i in model.picture_columns]
-    names = [name for name in numbers if name in shown]
+    columns = [i for i in model.picture_columns if model.types[i].kind == "continuous"]
+    names = [model.spec.names[i] for i in columns]
     before, after = (model.variables.abduct(values, names=names) for values in (old, new))
     for name in names:
         rows = rows & (after[name].abs() <= USUAL_NOISE)
